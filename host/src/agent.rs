@@ -1,0 +1,19 @@
+//! The agent process: what is started, and how. Knows nothing of proxies or of what the lines mean.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// How the agent is started.
+#[derive(Clone, Debug)]
+pub struct AgentCommand {
+    /// The program: a path, or a name that is looked up in `PATH`.
+    pub program: OsString,
+    /// Its arguments, passed on exactly.
+    pub arguments: Vec<OsString>,
+    /// Variables that are set in addition to the inherited ones.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Names of further variables to inherit; a `*` at the end stands for any ending.
+    pub inherit: Vec<String>,
+    /// The working directory; Consort's own if none.
+    pub directory: Option<PathBuf>,
+}
