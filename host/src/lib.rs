@@ -4,5 +4,10 @@
 //! [`sandbox`], takes what they send, and hands it to the wire of the other side.
 
 pub mod agent;
+pub mod build;
+pub mod cli;
+pub mod config;
 pub mod connection;
+pub mod demo_agent;
+pub mod sandbox;
 pub mod tap;

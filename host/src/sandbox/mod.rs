@@ -1,0 +1,3 @@
+//! Where proxies run.
+
+pub mod describe;
