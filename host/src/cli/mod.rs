@@ -2,10 +2,13 @@
 //!
 //! Standard output carries what a command is for (in `run`: ACP and nothing else); all other text goes to standard error.
 
+mod build;
 mod chain;
 mod completions;
 mod demo_agent;
 mod exit;
+mod inspect;
+mod prompt;
 mod run;
 mod stdio;
 mod text;
@@ -52,6 +55,9 @@ struct LogArguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Arguments),
+    Prompt(prompt::Arguments),
+    Inspect(inspect::Arguments),
+    Build(build::Arguments),
     DemoAgent(demo_agent::Arguments),
     Completions(completions::Arguments),
 }
@@ -70,6 +76,9 @@ pub fn main() -> ExitCode {
     start_log(&cli.log.log);
     let outcome = match cli.command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Prompt(arguments) => prompt::run(arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Build(arguments) => build::run(arguments),
         Command::DemoAgent(arguments) => demo_agent::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     };

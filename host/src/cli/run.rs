@@ -18,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 const WORKERS: usize = 2;
 
 /// How long what is left in the background may take to stop once the command is done.
-const SHUTDOWN: Duration = Duration::from_secs(1);
+pub(super) const SHUTDOWN: Duration = Duration::from_secs(1);
 
 /// Put proxies in front of an agent: speaks ACP on standard input and output, for editors
 #[derive(Args, Debug)]
