@@ -70,7 +70,7 @@ impl Conversation {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self {
             client,
-            show: Show::new(request.json),
+            show: Show::new(request.audience),
             request,
             questions: Questions::default(),
             pending: VecDeque::new(),
@@ -235,6 +235,7 @@ impl Conversation {
 
     /// Takes the user's answer to the question on the screen.
     async fn decide(&mut self, line: &str) -> anyhow::Result<()> {
+        self.show.answered();
         let Some(pending) = self.pending.front() else {
             return Ok(());
         };

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 /// What is done about permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Policy {
+pub(in crate::cli) enum Policy {
     Ask,
     Allow,
     Reject,
