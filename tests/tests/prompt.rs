@@ -2,7 +2,7 @@
 
 use consort_tests::command::{Outcome, command, finish, run, run_with_input, wait};
 use consort_tests::session::{SESSION, chunk, notification, request};
-use consort_tests::{Agent, AgentListener, Client, consort};
+use consort_tests::{Agent, AgentListener, Client, PATIENCE, consort};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -262,6 +262,8 @@ mod on_a_terminal {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use std::fs::{File, OpenOptions};
     use std::io::{Read, Write};
+    use std::sync::mpsc::{self, RecvTimeoutError};
+    use std::thread;
 
     /// Answers questions as they appear, and returns all that was shown.
     fn answer(options: &[&str], answers: &[(&str, &str)]) -> (Option<i32>, String) {
@@ -288,15 +290,32 @@ mod on_a_terminal {
         // The test keeps no end of the terminal that would keep it open.
         drop(command);
         let mut terminal = File::from(terminal);
+        let mut screen = terminal.try_clone().unwrap();
+        let (sender, pieces) = mpsc::sync_channel(16);
+        thread::spawn(move || {
+            let mut buffer = [0; 1024];
+            // A terminal that nobody has open any more ends with an error.
+            while let Ok(length @ 1..) = screen.read(&mut buffer) {
+                if sender.send(buffer[..length].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
         let mut shown = String::new();
         let mut answers = answers.iter();
         let mut next = answers.next();
         let mut seen = 0;
-        let mut buffer = [0; 1024];
-        // A terminal that nobody has open any more ends with an error.
-        while let Ok(length @ 1..) = terminal.read(&mut buffer) {
-            shown.push_str(&String::from_utf8_lossy(&buffer[..length]));
-            if let Some((question, answer)) = next
+        loop {
+            let piece = match pieces.recv_timeout(PATIENCE) {
+                Ok(piece) => piece,
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    child.kill().unwrap();
+                    panic!("{next:?} does not come: {shown}");
+                }
+            };
+            shown.push_str(&String::from_utf8_lossy(&piece));
+            while let Some((question, answer)) = next
                 && let Some(position) = shown[seen..].find(question)
             {
                 seen += position + question.len();

@@ -227,6 +227,7 @@ impl Conversation {
     /// Puts the first question that waits on the screen.
     fn ask(&mut self) -> anyhow::Result<()> {
         if let Some(pending) = self.pending.front() {
+            self.questions.forget();
             self.show.question(&pending.request)?;
             self.questions.ask();
         }
