@@ -6,3 +6,4 @@
 pub mod agent;
 pub mod connection;
 pub mod tap;
+pub mod wire;
