@@ -4,6 +4,7 @@
 //! [`sandbox`], takes what they send, and hands it to the wire of the other side.
 
 pub mod agent;
+pub mod chain;
 pub mod connection;
 pub mod fault;
 pub mod log;
