@@ -4,8 +4,12 @@
 //! [`sandbox`], takes what they send, and hands it to the wire of the other side.
 
 pub mod agent;
+pub mod build;
 pub mod chain;
+pub mod cli;
+pub mod config;
 pub mod connection;
+pub mod demo_agent;
 pub mod fault;
 pub mod log;
 pub mod message;

@@ -1,2 +1,7 @@
-//! The `consort` command.
-fn main() {}
+//! The `consort` command; all of it is in the library's `cli`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    consort::cli::main()
+}

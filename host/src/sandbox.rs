@@ -4,6 +4,7 @@
 mod bindings;
 mod cache;
 mod channel;
+pub mod describe;
 mod engine;
 mod instance;
 mod json;

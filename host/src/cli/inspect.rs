@@ -1,0 +1,170 @@
+//! `consort inspect`: what a component is, without running it.
+
+use super::{exit, text};
+use crate::sandbox::describe::{self, Description, Item, Kind};
+use anyhow::{Context, bail};
+use clap::{Args, ValueHint};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+
+/// Show what a component is, without running it: world, imports, size, digest, and what it wants
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit status: 0 if this Consort can run the component as a proxy, otherwise 1.
+
+Examples:
+  consort inspect redact.wasm
+  consort inspect --json redact.wasm | jq -r .sha256")]
+pub(super) struct Arguments {
+    /// The component
+    #[arg(value_name = "FILE.wasm", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
+    let file = &arguments.file;
+    let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let description = match describe::describe(&bytes) {
+        Ok(description) => description,
+        Err(reason) => bail!("{} {reason}", file.display()),
+    };
+    let digest = Sha256::digest(&bytes)
+        .iter()
+        .fold(String::new(), |mut digest, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(digest, "{byte:02x}");
+            digest
+        });
+    let suitable = description.check();
+    let report = Report {
+        arguments,
+        description: &description,
+        size: bytes.len() as u64,
+        digest: &digest,
+    };
+    if arguments.json {
+        let reason = suitable.as_ref().err().map(ToString::to_string);
+        exit::print(&format!("{:#}\n", report.json(reason)))?;
+    } else {
+        let paint = text::Paint(text::colour(io::stdout().is_terminal()));
+        exit::print(&report.text(paint))?;
+    }
+    if let Err(reason) = suitable {
+        bail!("{} {reason}", file.display());
+    }
+    Ok(exit::SUCCESS)
+}
+
+struct Report<'a> {
+    arguments: &'a Arguments,
+    description: &'a Description,
+    size: u64,
+    digest: &'a str,
+}
+
+impl Report<'_> {
+    fn world(&self) -> Option<String> {
+        let version = self.description.world_version()?;
+        Some(format!("consort:proxy@{version}"))
+    }
+
+    fn json(&self, reason: Option<String>) -> Value {
+        let items = |items: &[Item]| -> Vec<Value> {
+            items
+                .iter()
+                .map(|item| json!({"name": item.name, "kind": kind(item.kind)}))
+                .collect()
+        };
+        json!({
+            "file": self.arguments.file.to_string_lossy(),
+            "world": self.world(),
+            "suitable": reason.is_none(),
+            "reason": reason,
+            "size": self.size,
+            "sha256": self.digest,
+            "modules": self.description.modules,
+            "manifest": self.description.manifest,
+            "imports": items(&self.description.imports),
+            "exports": items(&self.description.exports),
+        })
+    }
+
+    fn text(&self, paint: text::Paint) -> String {
+        let mut report = String::new();
+        let mut row = |name: &str, value: &str| {
+            let name = paint.text(text::Look::Bold, &format!("{name:<9}"));
+            // Writing to a string cannot fail.
+            let _ = writeln!(report, "{name} {value}");
+        };
+        row(
+            "file",
+            &text::one_line(&self.arguments.file.to_string_lossy()),
+        );
+        row(
+            "world",
+            &text::one_line(&self.world().unwrap_or_else(|| "another one".into())),
+        );
+        row(
+            "size",
+            &format!(
+                "{} ({} bytes), core modules: {}",
+                text::size(self.size),
+                self.size,
+                self.description.modules
+            ),
+        );
+        row("sha256", self.digest);
+        row(
+            "manifest",
+            if self.description.manifest {
+                "there is one"
+            } else {
+                "none"
+            },
+        );
+        let mut list = |name: &str, items: &[Item], judged: bool| {
+            let mut name = name;
+            if items.is_empty() {
+                row(name, "nothing");
+            }
+            for item in items {
+                let mut value = text::one_line(&item.name);
+                if item.kind != Kind::Interface {
+                    value = format!("{value} ({})", kind(item.kind));
+                }
+                if judged && !item.is_offered() {
+                    value = paint.text(text::Look::Red, &format!("{value}  not offered"));
+                }
+                row(name, &value);
+                name = "";
+            }
+        };
+        // Types that are imported by themselves are only names for those of the interfaces.
+        let imports: Vec<Item> = self
+            .description
+            .imports
+            .iter()
+            .filter(|item| item.kind != Kind::Type)
+            .cloned()
+            .collect();
+        list("imports", &imports, true);
+        list("exports", &self.description.exports, false);
+        report
+    }
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Function => "function",
+        Kind::Interface => "interface",
+        Kind::Type => "type",
+        Kind::Other => "other",
+    }
+}

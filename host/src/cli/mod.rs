@@ -1,0 +1,95 @@
+//! The command line: what `consort` understands, where its output goes, and how it exits. Must not know how a chain works.
+//!
+//! Standard output carries what a command is for (in `run`: ACP and nothing else); all other text goes to standard error.
+
+mod build;
+mod chain;
+mod completions;
+mod demo_agent;
+mod exit;
+mod inspect;
+mod prompt;
+mod run;
+mod stdio;
+mod text;
+
+use clap::{Args, Parser, Subcommand};
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// The sizes that help texts are wrapped to, in columns, on a terminal that is wider.
+const HELP_WIDTH: usize = 100;
+
+const EXAMPLES: &str = "\
+Examples:
+  consort demo                                             see two proxies at work
+  consort run --proxy redact.wasm -- claude-agent-acp      what an editor starts
+  consort prompt \"What does this project do?\" -- claude-agent-acp
+  consort inspect redact.wasm                              look at a proxy before using it
+  consort build proxies                                    compile proxy crates to components";
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "consort",
+    version,
+    about = "A conductor for the Agent Client Protocol: sandboxed WebAssembly proxies between an editor and a coding agent",
+    after_help = EXAMPLES,
+    max_term_width = HELP_WIDTH,
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(flatten)]
+    log: LogArguments,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Args, Debug)]
+struct LogArguments {
+    /// What to log to standard error: error, warn, info, debug, trace, off, or a list like `warn,consort=debug`
+    #[arg(long, global = true, value_name = "LEVEL", env = "CONSORT_LOG", default_value = "warn", hide_env_values = true, value_parser = log_filter)]
+    log: String,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Arguments),
+    Prompt(prompt::Arguments),
+    Inspect(inspect::Arguments),
+    Build(build::Arguments),
+    DemoAgent(demo_agent::Arguments),
+    Completions(completions::Arguments),
+}
+
+/// Checks a log filter; it is parsed again where it is used, since it cannot be cloned.
+fn log_filter(text: &str) -> Result<String, String> {
+    EnvFilter::builder()
+        .parse(text)
+        .map(|_| text.to_owned())
+        .map_err(|error| error.to_string())
+}
+
+/// Runs the command that this process was started with, and says how it ended.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log(&cli.log.log);
+    let outcome = match cli.command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Prompt(arguments) => prompt::run(arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Build(arguments) => build::run(arguments),
+        Command::DemoAgent(arguments) => demo_agent::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
+    };
+    ExitCode::from(exit::report(outcome))
+}
+
+fn start_log(filter: &str) {
+    let filter = EnvFilter::builder().parse_lossy(filter);
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(text::colour(std::io::stderr().is_terminal()))
+        .init();
+}

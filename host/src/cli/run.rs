@@ -1,0 +1,125 @@
+//! `consort run`: the chain on standard input and output, for editors.
+
+use super::chain::{ChainArguments, no_agent};
+use super::{exit, stdio};
+use crate::agent::AgentCommand;
+use crate::connection;
+use anyhow::Context;
+use clap::{Args, ValueHint};
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::os::unix::process::CommandExt;
+use std::time::Duration;
+use tokio::runtime::{self, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Threads that run chains: one for each direction of a conversation keeps two cores busy, and more than one is what lets a spinning
+/// proxy be moved out of the way of others.
+const WORKERS: usize = 2;
+
+/// How long what is left in the background may take to stop once the command is done.
+pub(super) const SHUTDOWN: Duration = Duration::from_secs(1);
+
+/// Put proxies in front of an agent: speaks ACP on standard input and output, for editors
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Proxies and agent can be named in consort.toml as well; what is named here wins. An agent that is named here takes
+the place of the configured one with all its settings.
+
+Exit status: 0 at the end of input, 1 if the chain could not be set up, 2 if called wrongly, 127 if the agent's
+command is not there, 128 + N after signal N.
+
+On a terminal (standard input and output both), this speaks no ACP: it starts the agent's command itself with the
+arguments that were given, in the whole environment of the caller and without proxies, for logging in.
+
+Examples:
+  consort run -- claude-agent-acp
+  consort run --proxy context.wasm --proxy redact.wasm -- npx -y some-agent --acp
+  consort run --proxies ~/proxies --env 'OPENAI_*' --env MODE=fast -- my-agent
+  consort run --proxy redact.wasm --proxy-config 'redact={\"patterns\":[\"ACME-[0-9]+\"]}' -- my-agent
+  consort run                        with agent and proxies from ~/.config/consort/consort.toml")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    chain: ChainArguments,
+    /// The agent's command and its arguments
+    #[arg(value_name = "AGENT", trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
+    agent: Vec<OsString>,
+}
+
+pub(super) fn run(arguments: Arguments) -> anyhow::Result<u8> {
+    let mut chain = arguments.chain.resolve(&arguments.agent)?;
+    let agent = chain.agent.take().ok_or_else(no_agent)?;
+    if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        return Err(hand_over(&agent));
+    }
+    let runtime = start_runtime()?;
+    let options = chain.connection(agent);
+    let status = runtime.block_on(async {
+        let (streams, finish) = stdio::open()?;
+        tokio::select! {
+            outcome = connection::serve(options, streams) => {
+                finish.wait();
+                outcome.map(|()| exit::SUCCESS)
+            }
+            status = ended_by_signal() => status,
+        }
+    });
+    runtime.shutdown_timeout(SHUTDOWN);
+    status
+}
+
+/// The runtime that chains run in.
+pub(super) fn start_runtime() -> anyhow::Result<Runtime> {
+    runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .context("cannot start the threads that a chain runs in")
+}
+
+/// Waits for a signal that asks the program to end, and returns the exit status that goes with it.
+async fn ended_by_signal() -> anyhow::Result<u8> {
+    let listen = |kind| signal(kind).context("cannot listen for signals");
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut hangup = listen(SignalKind::hangup())?;
+    let kind = tokio::select! {
+        _ = interrupt.recv() => SignalKind::interrupt(),
+        _ = terminate.recv() => SignalKind::terminate(),
+        _ = hangup.recv() => SignalKind::hangup(),
+    };
+    Ok(signal_status(kind))
+}
+
+/// The exit status of a program that a signal ended.
+pub(super) fn signal_status(kind: SignalKind) -> u8 {
+    u8::try_from(kind.as_raw_value())
+        .map_or(exit::FAILURE, |number| exit::SIGNAL.saturating_add(number))
+}
+
+/// Becomes the agent's command, and returns only if that fails. An editor runs the configured command on a terminal when a person has
+/// to log in, with arguments and variables of the agent's choosing; the conversation is between the person and the agent.
+fn hand_over(agent: &AgentCommand) -> anyhow::Error {
+    exit::complain(
+        "this is a terminal, so the agent gets it as it is, for logging in; ACP is spoken through pipes",
+    );
+    let mut command = std::process::Command::new(&agent.program);
+    command
+        .args(&agent.arguments)
+        .envs(agent.environment.iter().map(|(name, value)| (name, value)));
+    if let Some(directory) = &agent.directory {
+        command.current_dir(directory);
+    }
+    let error = command.exec();
+    let status = match error.kind() {
+        io::ErrorKind::NotFound => exit::NOT_FOUND,
+        _ => exit::NOT_STARTED,
+    };
+    exit::failure(
+        status,
+        format!(
+            "cannot start the agent {}: {error}",
+            agent.program.to_string_lossy()
+        ),
+    )
+}

@@ -1,0 +1,170 @@
+//! Standard input and output as the client's end of a connection, as fast as what stands behind them allows.
+//!
+//! Whether a descriptor blocks is a property of the open file, which other processes may share: what this process sets
+//! on a pipe that came as its standard input also holds for whoever else has the pipe's end. So a pipe is opened anew for itself, a
+//! socket is used as it is only if it is not standard error's as well, and everything else is read and written by a
+//! blocking thread.
+
+use crate::connection::ClientStreams;
+use anyhow::Context;
+use rustix::fs::{FileType, Mode, OFlags, fstat};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream as BlockingUnixStream;
+use std::pin::Pin;
+use std::thread::{self, JoinHandle};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::runtime::Handle;
+
+/// What a blocking thread reads or writes at a time, and what waits between it and the chain, in bytes.
+const BUFFER: usize = 64 * 1024;
+
+type Input = Pin<Box<dyn AsyncRead + Send>>;
+type Output = Pin<Box<dyn AsyncWrite + Send>>;
+
+/// The thread that writes standard output, where there is one.
+pub(super) struct Finish(Option<JoinHandle<()>>);
+
+impl Finish {
+    /// Waits until everything is written. The output must have been dropped.
+    pub(super) fn wait(self) {
+        if let Some(thread) = self.0
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that writes standard output has panicked");
+        }
+    }
+}
+
+/// Opens both. Must be called within the runtime.
+pub(super) fn open() -> anyhow::Result<(ClientStreams, Finish)> {
+    let stdin = io::stdin();
+    let input = match input_without_thread(stdin.as_fd()) {
+        Some(input) => input,
+        None => read_by_thread(copy(stdin.as_fd())?)?,
+    };
+    let stdout = io::stdout();
+    let (output, finish) = match output_without_thread(stdout.as_fd()) {
+        Some(output) => (output, Finish(None)),
+        None => {
+            let (output, thread) = write_by_thread(copy(stdout.as_fd())?)?;
+            (output, Finish(Some(thread)))
+        }
+    };
+    Ok((ClientStreams { input, output }, finish))
+}
+
+fn copy(descriptor: BorrowedFd<'_>) -> anyhow::Result<File> {
+    Ok(File::from(
+        descriptor
+            .try_clone_to_owned()
+            .context("cannot duplicate standard input or output")?,
+    ))
+}
+
+fn input_without_thread(descriptor: BorrowedFd<'_>) -> Option<Input> {
+    match file_type(descriptor)? {
+        FileType::Fifo => {
+            let file = reopen("/proc/self/fd/0", OFlags::RDONLY)?;
+            Some(Box::pin(pipe::Receiver::from_file(file).ok()?))
+        }
+        FileType::Socket => Some(Box::pin(socket(descriptor)?)),
+        _ => None,
+    }
+}
+
+fn output_without_thread(descriptor: BorrowedFd<'_>) -> Option<Output> {
+    match file_type(descriptor)? {
+        FileType::Fifo => {
+            let file = reopen("/proc/self/fd/1", OFlags::WRONLY)?;
+            Some(Box::pin(pipe::Sender::from_file(file).ok()?))
+        }
+        FileType::Socket => Some(Box::pin(socket(descriptor)?)),
+        _ => None,
+    }
+}
+
+fn file_type(descriptor: BorrowedFd<'_>) -> Option<FileType> {
+    Some(FileType::from_raw_mode(fstat(descriptor).ok()?.st_mode))
+}
+
+/// Opens a pipe anew, so that not to block is a property of this process's end alone.
+fn reopen(path: &str, access: OFlags) -> Option<File> {
+    let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Some(File::from(
+        rustix::fs::open(path, flags, Mode::empty()).ok()?,
+    ))
+}
+
+/// The descriptor as a Unix socket, if it is one and is not standard error's too. It cannot be opened anew.
+fn socket(descriptor: BorrowedFd<'_>) -> Option<UnixStream> {
+    let own = fstat(descriptor).ok()?;
+    let error = fstat(io::stderr()).ok()?;
+    if (own.st_dev, own.st_ino) == (error.st_dev, error.st_ino) {
+        return None;
+    }
+    let stream = BlockingUnixStream::from(descriptor.try_clone_to_owned().ok()?);
+    // Fails for other families of sockets.
+    stream.local_addr().ok()?;
+    stream.set_nonblocking(true).ok()?;
+    match UnixStream::from_std(stream) {
+        Ok(stream) => Some(stream),
+        Err(error) => {
+            tracing::debug!("a socket cannot be watched: {error}");
+            None
+        }
+    }
+}
+
+fn read_by_thread(mut file: File) -> anyhow::Result<Input> {
+    let (mut sender, receiver) = tokio::io::duplex(BUFFER);
+    let runtime = Handle::current();
+    // The thread is not waited for: it may be in the middle of a read that never ends.
+    thread::Builder::new()
+        .name("stdin".into())
+        .spawn(move || {
+            let mut buffer = vec![0; BUFFER];
+            loop {
+                match file.read(&mut buffer) {
+                    Ok(0) => break,
+                    Ok(length) => {
+                        if runtime
+                            .block_on(sender.write_all(&buffer[..length]))
+                            .is_err()
+                        {
+                            break;
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => {
+                        tracing::warn!("standard input ends with an error: {error}");
+                        break;
+                    }
+                }
+            }
+        })
+        .context("cannot start a thread that reads standard input")?;
+    Ok(Box::pin(receiver))
+}
+
+fn write_by_thread(mut file: File) -> anyhow::Result<(Output, JoinHandle<()>)> {
+    let (sender, mut receiver): (DuplexStream, DuplexStream) = tokio::io::duplex(BUFFER);
+    let runtime = Handle::current();
+    let thread = thread::Builder::new()
+        .name("stdout".into())
+        .spawn(move || {
+            let mut buffer = vec![0; BUFFER];
+            // When this ends by an error, the other end of the duplex is told by its next write.
+            while let Ok(length @ 1..) = runtime.block_on(receiver.read(&mut buffer)) {
+                if let Err(error) = file.write_all(&buffer[..length]) {
+                    tracing::debug!("standard output ends with an error: {error}");
+                    break;
+                }
+            }
+        })
+        .context("cannot start a thread that writes standard output")?;
+    Ok((Box::pin(sender), thread))
+}
