@@ -59,7 +59,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<u8> {
         tokio::select! {
             outcome = connection::serve(options, streams) => {
                 finish.wait();
-                outcome.map(|()| exit::SUCCESS)
+                outcome.and_then(|ending| ending_status(&ending))
             }
             status = ended_by_signal() => status,
         }
@@ -75,6 +75,15 @@ pub(super) fn start_runtime() -> anyhow::Result<Runtime> {
         .enable_all()
         .build()
         .context("cannot start the threads that a chain runs in")
+}
+
+/// What the program says and returns after a connection.
+fn ending_status(ending: &connection::Ending) -> anyhow::Result<u8> {
+    let status = if ending.agent_missing { exit::NOT_FOUND } else { exit::FAILURE };
+    match &ending.failure {
+        None => Ok(exit::SUCCESS),
+        Some(sentence) => Err(exit::failure(status, sentence.clone())),
+    }
 }
 
 /// Waits for a signal that asks the program to end, and returns the exit status that goes with it.
