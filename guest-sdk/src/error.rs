@@ -107,11 +107,7 @@ impl RpcError {
     pub(crate) fn into_json(self) -> Result<Json, JsonError> {
         match self.0 {
             Inner::Received(error) => Ok(error),
-            Inner::Own {
-                code,
-                message,
-                data,
-            } => {
+            Inner::Own { code, message, data } => {
                 let error = Json::encode(&serde_json::json!({"code": code, "message": message}))?;
                 if let Some(data) = data {
                     error.add("/data", &data)?;
@@ -170,9 +166,7 @@ impl fmt::Display for Refusal {
             Self::TooLarge => formatter.write_str("the message is larger than the host allows"),
             Self::Flooded => formatter.write_str("the proxy sends too much at once"),
             Self::Closed => formatter.write_str("nothing can be sent while the proxy starts"),
-            Self::UnknownId => {
-                formatter.write_str("the message is answered or gone, or never was the proxy's")
-            }
+            Self::UnknownId => formatter.write_str("the message is answered or gone, or never was the proxy's"),
             Self::Json(error) => write!(formatter, "the params are not sendable: {error}"),
         }
     }

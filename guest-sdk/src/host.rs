@@ -36,11 +36,7 @@ pub struct File {
 ///
 /// # Errors
 /// [`RpcError::NOT_FOUND`] if there is no such file; other codes if the proxy may not read it or the host cannot.
-pub fn read_file(
-    session: &str,
-    path: &str,
-    max_bytes: Option<u64>,
-) -> impl Future<Output = Result<File, RpcError>> {
+pub fn read_file(session: &str, path: &str, max_bytes: Option<u64>) -> impl Future<Output = Result<File, RpcError>> {
     let mut params = serde_json::json!({"sessionId": session, "path": path});
     if let (Some(max_bytes), Some(params)) = (max_bytes, params.as_object_mut()) {
         params.insert("maxBytes".to_owned(), max_bytes.into());

@@ -140,9 +140,6 @@ mod tests {
         ] {
             assert_eq!(interests.matching(source, method), how, "{method}");
         }
-        assert!(
-            !matches("se*", "session"),
-            "a star stands alone or behind a slash"
-        );
+        assert!(!matches("se*", "session"), "a star stands alone or behind a slash");
     }
 }

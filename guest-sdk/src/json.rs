@@ -81,10 +81,7 @@ impl Json {
     pub fn string(&self, pointer: &str) -> Option<String> {
         let text = self.0.read(pointer)?;
         // Most strings have no escapes and need no decoder.
-        match text
-            .strip_prefix('"')
-            .and_then(|text| text.strip_suffix('"'))
-        {
+        match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
             Some(inner) if !inner.contains('\\') => Some(inner.to_owned()),
             Some(_) => serde_json::from_str(&text).ok(),
             None => None,
@@ -114,9 +111,7 @@ impl Json {
             .ok_or_else(|| JsonError(format!("nothing stands at {pointer:?}")))?;
         serde_json::from_str(&text).map_err(|error| match pointer {
             "" => JsonError(error.to_string()),
-            _ => JsonError(format!(
-                "what stands at {pointer:?} is not as expected: {error}"
-            )),
+            _ => JsonError(format!("what stands at {pointer:?} is not as expected: {error}")),
         })
     }
 
@@ -352,16 +347,7 @@ macro_rules! displayed_content {
     )*};
 }
 
-displayed_content!(
-    bool,
-    i32,
-    i64,
-    u32,
-    u64,
-    usize,
-    serde_json::Value,
-    &serde_json::Value
-);
+displayed_content!(bool, i32, i64, u32, u64, usize, serde_json::Value, &serde_json::Value);
 
 /// Escapes a name for a JSON pointer.
 ///

@@ -46,8 +46,7 @@ impl Params {
     }
 
     fn get(&self) -> &Json {
-        self.json
-            .get_or_init(|| crate::json::literal(&serde_json::Value::Null))
+        self.json.get_or_init(|| crate::json::literal(&serde_json::Value::Null))
     }
 
     fn take(&mut self) -> Option<Json> {
@@ -58,9 +57,7 @@ impl Params {
 
 /// The session that params name in `sessionId`, if any.
 pub(crate) fn session_id(params: &Json) -> Option<String> {
-    params
-        .size("/sessionId")
-        .filter(|size| *size <= MAX_SESSION_ID)?;
+    params.size("/sessionId").filter(|size| *size <= MAX_SESSION_ID)?;
     params.string("/sessionId")
 }
 
@@ -85,12 +82,7 @@ pub struct Request {
 }
 
 impl Request {
-    pub(crate) fn new(
-        source: Peer,
-        ticket: u64,
-        method: String,
-        params: Option<raw::Value>,
-    ) -> Self {
+    pub(crate) fn new(source: Peer, ticket: u64, method: String, params: Option<raw::Value>) -> Self {
         Self {
             ticket,
             source,
@@ -153,12 +145,7 @@ impl Request {
     /// are gone afterwards; [clone](Json::clone) them before if they are still needed.
     pub fn forward_and_wait(&mut self) -> Call {
         let params = self.params.take();
-        let call = Call::send(
-            self.source.opposite(),
-            self.method.clone(),
-            params,
-            Some(self.ticket),
-        );
+        let call = Call::send(self.source.opposite(), self.method.clone(), params, Some(self.ticket));
         if call.is_sent() {
             runtime::carry(self.ticket);
         }
@@ -196,12 +183,7 @@ pub struct Notification {
 }
 
 impl Notification {
-    pub(crate) fn new(
-        source: Peer,
-        ticket: u64,
-        method: String,
-        params: Option<raw::Value>,
-    ) -> Self {
+    pub(crate) fn new(source: Peer, ticket: u64, method: String, params: Option<raw::Value>) -> Self {
         Self {
             ticket,
             source,

@@ -106,12 +106,7 @@ enum State {
 }
 
 impl Call {
-    pub(crate) fn send(
-        to: Peer,
-        method: String,
-        params: Option<Json>,
-        on_behalf_of: Option<u64>,
-    ) -> Self {
+    pub(crate) fn send(to: Peer, method: String, params: Option<Json>, on_behalf_of: Option<u64>) -> Self {
         match runtime::call(to, method, params, on_behalf_of) {
             Ok(id) => Self(State::Waiting(id)),
             Err(refusal) => Self::failed(refusal.into()),
@@ -140,9 +135,7 @@ impl Future for Call {
             State::Finished => None,
         };
         self.0 = State::Finished;
-        Poll::Ready(
-            outcome.unwrap_or_else(|| Err(RpcError::internal("this answer was taken already"))),
-        )
+        Poll::Ready(outcome.unwrap_or_else(|| Err(RpcError::internal("this answer was taken already"))))
     }
 }
 

@@ -82,11 +82,7 @@ impl<T: Default + 'static> Sessions<T> {
 
     /// Takes a session's state out, if there is any.
     pub fn remove(&self, session: &str) -> Option<T> {
-        self.0
-            .borrow_mut()
-            .states
-            .remove(session)
-            .map(|(_, state)| state)
+        self.0.borrow_mut().states.remove(session).map(|(_, state)| state)
     }
 
     /// How many sessions have state.

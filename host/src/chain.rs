@@ -13,6 +13,8 @@ mod proxy;
 mod recovery;
 mod router;
 mod sessions;
+#[cfg(test)]
+mod tests;
 mod turns;
 
 pub(crate) use host::file_answer;

@@ -16,6 +16,5 @@ mod native;
 mod text;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use native::{
-    Channel, Content, Edit, Message, Notification, Peer, Receipt, Refusal, Request, Response,
-    Value, live_values,
+    Channel, Content, Edit, Message, Notification, Peer, Receipt, Refusal, Request, Response, Value, live_values,
 };

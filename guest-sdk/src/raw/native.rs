@@ -51,9 +51,7 @@ impl Value {
         for edit in edits {
             edited = match edit {
                 Edit::Add((pointer, content)) => text::add(&edited, pointer, &content.to_text()?)?,
-                Edit::Replace((pointer, content)) => {
-                    text::replace(&edited, pointer, &content.to_text()?)?
-                }
+                Edit::Replace((pointer, content)) => text::replace(&edited, pointer, &content.to_text()?)?,
                 Edit::Remove(pointer) => text::remove(&edited, pointer)?,
             };
         }

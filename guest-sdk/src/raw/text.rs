@@ -11,8 +11,7 @@ const MAX_DEPTH: usize = 128;
 
 /// Checks that text is exactly one JSON value, and trims white space around it.
 pub(super) fn check(text: &str) -> Result<&str, String> {
-    serde_json::from_str::<IgnoredAny>(text)
-        .map_err(|error| format!("this is no JSON: {error}"))?;
+    serde_json::from_str::<IgnoredAny>(text).map_err(|error| format!("this is no JSON: {error}"))?;
     let text = text.trim_matches([' ', '\t', '\r', '\n']);
     let (mut depth, mut at) = (0_usize, 0);
     while let Some(byte) = text.as_bytes().get(at) {
@@ -39,10 +38,7 @@ pub(super) fn check(text: &str) -> Result<&str, String> {
 pub(super) fn find(text: &str, pointer: &str) -> Option<Range<usize>> {
     let mut range = 0..text.len();
     for name in names(pointer)? {
-        range = Container::open(text, range)?
-            .find(text, &name)?
-            .value
-            .clone();
+        range = Container::open(text, range)?.find(text, &name)?.value.clone();
     }
     Some(range)
 }
@@ -82,11 +78,7 @@ pub(super) fn add(text: &str, pointer: &str, content: &str) -> Result<String, St
     let key = serde_json::Value::from(name);
     Ok(match last {
         Some(end) => splice(text, end..end, &format!(",{key}:{content}")),
-        None => splice(
-            text,
-            container.inside..container.inside,
-            &format!("{key}:{content}"),
-        ),
+        None => splice(text, container.inside..container.inside, &format!("{key}:{content}")),
     })
 }
 
@@ -95,9 +87,7 @@ pub(super) fn remove(text: &str, pointer: &str) -> Result<String, String> {
         return Err("the whole value cannot be removed".to_owned());
     }
     let (container, name) = parent(text, pointer)?;
-    let index = container
-        .position(text, &name)
-        .ok_or_else(|| missing(pointer))?;
+    let index = container.position(text, &name).ok_or_else(|| missing(pointer))?;
     let item = &container.items[index];
     // One comma goes too: the one behind the item, or before it if the item is the last.
     let range = match (container.items.get(index + 1), index.checked_sub(1)) {
@@ -122,11 +112,7 @@ fn names(pointer: &str) -> Option<Vec<String>> {
         return Some(Vec::new());
     }
     let names = pointer.strip_prefix('/')?.split('/');
-    Some(
-        names
-            .map(|name| name.replace("~1", "/").replace("~0", "~"))
-            .collect(),
-    )
+    Some(names.map(|name| name.replace("~1", "/").replace("~0", "~")).collect())
 }
 
 fn parent(text: &str, pointer: &str) -> Result<(Container, String), String> {
@@ -209,8 +195,7 @@ impl Container {
     }
 
     fn find(&self, text: &str, name: &str) -> Option<&Item> {
-        self.position(text, name)
-            .and_then(|index| self.items.get(index))
+        self.position(text, name).and_then(|index| self.items.get(index))
     }
 }
 
@@ -257,10 +242,7 @@ fn value_end(text: &str, at: usize) -> usize {
                 continue;
             }
             Some(_) => {
-                while bytes
-                    .get(at)
-                    .is_some_and(|byte| !b",]} \t\r\n".contains(byte))
-                {
+                while bytes.get(at).is_some_and(|byte| !b",]} \t\r\n".contains(byte)) {
                     at += 1;
                 }
             }
@@ -297,11 +279,7 @@ mod tests {
         for nothing in ["/a/3", "/a/00", "/a/-", "/b", "a", "/n/x", "/a/0/0"] {
             assert_eq!(at(TEXT, nothing), None, "{nothing}");
         }
-        assert_eq!(
-            at(r#"{"\u0061b":1}"#, "/ab"),
-            Some("1"),
-            "escapes in keys are read"
-        );
+        assert_eq!(at(r#"{"\u0061b":1}"#, "/ab"), Some("1"), "escapes in keys are read");
     }
 
     #[test]
@@ -312,10 +290,7 @@ mod tests {
             (add(TEXT, "/a/3", "7"), TEXT.replacen(",true", ",true,7", 1)),
             (add(TEXT, "/a/-", "7"), TEXT.replacen(",true", ",true,7", 1)),
             (add(TEXT, "/n", "7"), TEXT.replacen("null", "7", 1)),
-            (
-                add(TEXT, "/m\"", "7"),
-                TEXT.replacen("null", r#"null,"m\"":7"#, 1),
-            ),
+            (add(TEXT, "/m\"", "7"), TEXT.replacen("null", r#"null,"m\"":7"#, 1)),
             (remove(TEXT, "/a/0"), TEXT.replacen("1.10, ", "", 1)),
             (remove(TEXT, "/a/2"), TEXT.replacen(" ,true", "", 1)),
             (remove(TEXT, "/n"), TEXT.replacen(r#","n":null"#, "", 1)),

@@ -42,11 +42,7 @@ impl Calls {
     }
 
     /// An answer came. Gives it back if nobody here has asked for it.
-    pub(super) fn finish(
-        &self,
-        id: u64,
-        outcome: Result<Json, RpcError>,
-    ) -> Option<Result<Json, RpcError>> {
+    pub(super) fn finish(&self, id: u64, outcome: Result<Json, RpcError>) -> Option<Result<Json, RpcError>> {
         let mut pending = self.pending.borrow_mut();
         let Some(call) = pending.get_mut(&id) else {
             return Some(outcome);
@@ -66,11 +62,7 @@ impl Calls {
         None
     }
 
-    pub(super) fn poll(
-        &self,
-        id: u64,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Json, RpcError>>> {
+    pub(super) fn poll(&self, id: u64, context: &mut Context<'_>) -> Poll<Option<Result<Json, RpcError>>> {
         let mut pending = self.pending.borrow_mut();
         if let Some(Pending::Waiting { waker, .. }) = pending.get_mut(&id) {
             *waker = Some(context.waker().clone());

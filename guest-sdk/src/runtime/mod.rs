@@ -103,26 +103,17 @@ impl Runtime {
     }
 
     /// The world's export `receive`. The runtime must have been entered.
-    pub(crate) fn receive(
-        &self,
-        source: raw::Peer,
-        ticket: u64,
-        message: raw::Message,
-    ) -> raw::Receipt {
+    pub(crate) fn receive(&self, source: raw::Peer, ticket: u64, message: raw::Message) -> raw::Receipt {
         let Some(handler) = self.handler.get().cloned() else {
             return raw::Receipt::Done;
         };
         self.delivering.set(Some(ticket));
         match message {
-            raw::Message::Request(request) => {
-                self.receive_request(handler, source.into(), ticket, request)
-            }
+            raw::Message::Request(request) => self.receive_request(handler, source.into(), ticket, request),
             raw::Message::Notification(notification) => {
                 self.receive_notification(handler, source.into(), ticket, notification);
             }
-            raw::Message::Response(response) => {
-                self.receive_response(handler, source.into(), response)
-            }
+            raw::Message::Response(response) => self.receive_response(handler, source.into(), response),
         }
         while let Some(slot) = self.tasks.next_ready() {
             self.run(slot);
@@ -134,19 +125,10 @@ impl Runtime {
         }
     }
 
-    fn receive_request(
-        &self,
-        handler: Rc<dyn Handler>,
-        source: Peer,
-        ticket: u64,
-        request: raw::Request,
-    ) {
+    fn receive_request(&self, handler: Rc<dyn Handler>, source: Peer, ticket: u64, request: raw::Request) {
         let raw::Request { method, params, .. } = request;
         if source == Peer::Host {
-            let error = RpcError::new(
-                RpcError::METHOD_NOT_FOUND,
-                format!("proxies do not answer {method:?}"),
-            );
+            let error = RpcError::new(RpcError::METHOD_NOT_FOUND, format!("proxies do not answer {method:?}"));
             return self.answer(source, ticket, Err(error));
         }
         let how = self.how(source, &method);
@@ -191,9 +173,7 @@ impl Runtime {
         match (source, method.as_str()) {
             (_, "$/cancel_request") => return self.cancel(params.map(Json)),
             (Peer::Host, "host/lost") => {
-                let copies = params
-                    .map(Json)
-                    .and_then(|params| params.decode_at("/copies").ok());
+                let copies = params.map(Json).and_then(|params| params.decode_at("/copies").ok());
                 return handler.on_lost(copies.unwrap_or_default());
             }
             (Peer::Host, _) => return,
@@ -271,12 +251,7 @@ impl Runtime {
         }
     }
 
-    fn session_that_ends(
-        &self,
-        source: Peer,
-        method: &str,
-        params: Option<&raw::Value>,
-    ) -> Option<String> {
+    fn session_that_ends(&self, source: Peer, method: &str, params: Option<&raw::Value>) -> Option<String> {
         let ends = source == Peer::Client && matches!(method, "session/close" | "session/delete");
         if !ends || self.sessions.borrow().is_empty() {
             return None;
@@ -348,13 +323,7 @@ impl Runtime {
                 }
             },
         };
-        if let Err(refusal) = self.send(
-            to,
-            raw::Message::Response(raw::Response {
-                id: ticket,
-                outcome,
-            }),
-        ) {
+        if let Err(refusal) = self.send(to, raw::Message::Response(raw::Response { id: ticket, outcome })) {
             crate::warn!("an answer was not taken: {refusal}");
         }
     }
@@ -405,12 +374,7 @@ pub(crate) fn behalf(to: Peer) -> Option<u64> {
 }
 
 /// Sends a request of the proxy's own and gives its id.
-pub(crate) fn call(
-    to: Peer,
-    method: String,
-    params: Option<Json>,
-    on_behalf_of: Option<u64>,
-) -> Result<u64, Refusal> {
+pub(crate) fn call(to: Peer, method: String, params: Option<Json>, on_behalf_of: Option<u64>) -> Result<u64, Refusal> {
     let call = |runtime: &Runtime| {
         let id = runtime.calls.next_id();
         let params = params.map(|params| params.0);
@@ -429,10 +393,7 @@ pub(crate) fn call(
     with_current(call).unwrap_or(Err(Refusal::Closed))
 }
 
-pub(crate) fn poll_call(
-    id: u64,
-    context: &mut Context<'_>,
-) -> Poll<Option<Result<Json, RpcError>>> {
+pub(crate) fn poll_call(id: u64, context: &mut Context<'_>) -> Poll<Option<Result<Json, RpcError>>> {
     with_current(|runtime| runtime.calls.poll(id, context)).unwrap_or(Poll::Ready(None))
 }
 

@@ -105,11 +105,7 @@ impl Tasks {
     }
 
     pub(super) fn next_ready(&self) -> Option<usize> {
-        self.ready
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front()
+        self.ready.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
     /// Lets the task in the slot go on. Gives it back when it has ended.
@@ -136,9 +132,7 @@ impl Tasks {
 
     /// Takes out the task of a request that is not settled.
     pub(super) fn take_request(&self, ticket: u64) -> Option<(Task, Option<Work>)> {
-        let slot = self.position(|task| {
-            task.kind == Kind::Request && task.ticket == ticket && !task.settled
-        })?;
+        let slot = self.position(|task| task.kind == Kind::Request && task.ticket == ticket && !task.settled)?;
         self.remove(slot)
     }
 
@@ -194,18 +188,14 @@ impl Tasks {
     pub(super) fn keeps(&self, ticket: u64) -> bool {
         self.slots.borrow().len() > self.free.borrow().len()
             && self
-                .position(|task| {
-                    task.kind == Kind::Notification && task.ticket == ticket && !task.settled
-                })
+                .position(|task| task.kind == Kind::Notification && task.ticket == ticket && !task.settled)
                 .is_some()
     }
 
     /// Whether a prompt of this session has not left the proxy yet.
     pub(super) fn hold_prompt_of(&self, session: &str) -> bool {
-        self.position(|task| {
-            !task.settled && !task.carried && task.prompted.as_deref() == Some(session)
-        })
-        .is_some()
+        self.position(|task| !task.settled && !task.carried && task.prompted.as_deref() == Some(session))
+            .is_some()
     }
 
     pub(super) fn observing(&self) -> usize {

@@ -297,12 +297,7 @@ impl State {
         }
     }
 
-    fn check(
-        &self,
-        to: Peer,
-        method: &str,
-        value: Option<raw::Value>,
-    ) -> Result<Option<String>, Refusal> {
+    fn check(&self, to: Peer, method: &str, value: Option<raw::Value>) -> Result<Option<String>, Refusal> {
         if self
             .denied
             .iter()
@@ -366,8 +361,7 @@ impl State {
                 let milliseconds = milliseconds
                     .and_then(|params| params["milliseconds"].as_u64())
                     .unwrap_or_default();
-                self.sleepers
-                    .push((self.now + Duration::from_millis(milliseconds), id));
+                self.sleepers.push((self.now + Duration::from_millis(milliseconds), id));
                 return Ok(());
             }
         }
@@ -401,16 +395,8 @@ impl State {
         }
         if (to, method.as_str()) == (Peer::Host, "host/log") {
             let params = params();
-            let levels = [
-                Level::Error,
-                Level::Warn,
-                Level::Info,
-                Level::Debug,
-                Level::Trace,
-            ];
-            let level = levels
-                .into_iter()
-                .find(|level| params["level"] == level.name());
+            let levels = [Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace];
+            let level = levels.into_iter().find(|level| params["level"] == level.name());
             let message = params["message"].as_str().unwrap_or_default().to_owned();
             self.logs.push((level.unwrap_or(Level::Info), message));
             return Ok(());
@@ -425,14 +411,7 @@ impl State {
         Ok(())
     }
 
-    fn push(
-        &mut self,
-        to: Peer,
-        kind: Kind,
-        method: String,
-        on_behalf_of: Option<Ticket>,
-        text: Option<String>,
-    ) {
+    fn push(&mut self, to: Peer, kind: Kind, method: String, on_behalf_of: Option<Ticket>, text: Option<String>) {
         self.sent.push_back(Sent {
             to,
             kind,

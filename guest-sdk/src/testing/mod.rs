@@ -6,11 +6,7 @@
 //!
 //! Every method that is used against these rules by the *test* panics with a sentence that says how.
 
-#![allow(
-    clippy::panic,
-    clippy::expect_used,
-    reason = "a test that is wrong has to fail"
-)]
+#![allow(clippy::panic, clippy::expect_used, reason = "a test that is wrong has to fail")]
 
 mod channel;
 
@@ -161,11 +157,7 @@ impl Harness {
     pub fn announce_session_cancel(&mut self, session: &str) -> Ticket {
         let params = serde_json::json!({"sessionId": session}).to_string();
         let ticket = self.fake.take_in(Peer::Client, Owner::Copy);
-        self.receive(
-            Peer::Client,
-            ticket,
-            notification("session/cancel", Some(&params)),
-        );
+        self.receive(Peer::Client, ticket, notification("session/cancel", Some(&params)));
         ticket
     }
 
@@ -185,10 +177,7 @@ impl Harness {
 
     /// The first message that the proxy sent and that was not taken yet. Log lines and sleeps are not among them: see
     /// [`Harness::logs`] and [`Harness::sleeping`].
-    #[allow(
-        clippy::should_implement_trait,
-        reason = "it panics where an iterator ends"
-    )]
+    #[allow(clippy::should_implement_trait, reason = "it panics where an iterator ends")]
     pub fn next(&mut self) -> Sent {
         self.fake
             .next_sent()
@@ -230,22 +219,15 @@ impl Harness {
         self.runtime.live_tasks()
     }
 
-    fn deliver(
-        &mut self,
-        source: Peer,
-        method: &str,
-        params: Option<&str>,
-        request: bool,
-    ) -> Ticket {
+    fn deliver(&mut self, source: Peer, method: &str, params: Option<&str>, request: bool) -> Ticket {
         // What the host delivers whatever the interests are.
-        let always = source == Peer::Host
-            || method == "$/cancel_request"
-            || (source == Peer::Client && method == "initialize");
+        let always =
+            source == Peer::Host || method == "$/cancel_request" || (source == Peer::Client && method == "initialize");
         let owner = match self.interests.matching(source, method) {
             Some(How::Observe) => Owner::Copy,
-            None if !always => panic!(
-                "the proxy has no interest in {method:?} from {source:?}, so it would not see it"
-            ),
+            None if !always => {
+                panic!("the proxy has no interest in {method:?} from {source:?}, so it would not see it")
+            }
             _ if request => Owner::Request,
             _ => Owner::Notification,
         };
@@ -266,11 +248,7 @@ impl Harness {
     fn respond(&mut self, source: Peer, id: u64, outcome: Result<&str, &str>) {
         let outcome = outcome.map(parse).map_err(parse);
         let ticket = self.fake.take_in(source, Owner::Copy);
-        self.receive(
-            source,
-            ticket,
-            raw::Message::Response(raw::Response { id, outcome }),
-        );
+        self.receive(source, ticket, raw::Message::Response(raw::Response { id, outcome }));
     }
 
     fn receive(&mut self, source: Peer, ticket: Ticket, message: raw::Message) {
@@ -279,11 +257,7 @@ impl Harness {
         Runtime::enter(before);
         self.fake.end_turn(ticket, receipt);
         while let Some(id) = self.fake.next_cancelled_sleeper() {
-            self.respond(
-                Peer::Host,
-                id,
-                Err(r#"{"code":-32800,"message":"cancelled"}"#),
-            );
+            self.respond(Peer::Host, id, Err(r#"{"code":-32800,"message":"cancelled"}"#));
         }
     }
 }

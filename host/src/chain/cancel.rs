@@ -134,7 +134,11 @@ impl Router {
             let Lane::Session(session) = record.lane.clone() else {
                 continue;
             };
-            if &*record.method != "session/prompt" || record.direction != Direction::Down || record.answered {
+            if &*record.method != "session/prompt"
+                || record.direction != Direction::Down
+                || record.answered
+                || record.cancelled
+            {
                 continue;
             }
             let params = Text::of(&serde_json::json!({ "sessionId": &*session }));

@@ -2,6 +2,7 @@
 
 use super::bindings::ProxyPre;
 use super::cache::Cache;
+use super::describe;
 use super::limits::{MAX_COMPONENT, TICK};
 use super::state::State;
 use crate::fault::{Class, Fault, Phase};
@@ -87,13 +88,16 @@ impl Sandbox {
     /// A load fault that names the file and what is wrong with it.
     pub fn load(&self, name: &str, file: &Path, memory: u64) -> Result<Loaded, Fault> {
         let source = read(file)?;
+        describe::describe(&source)
+            .and_then(|description| description.check())
+            .map_err(|unsuitable| load(file, unsuitable.to_string()))?;
         let begun = Instant::now();
         let cached = self.cache.as_ref().and_then(|cache| cache.get(&self.engine, &source));
         let (component, compiled) = match cached {
             Some(component) => (component, None),
             None => {
                 let component = Component::new(&self.engine, &source)
-                    .map_err(|error| load(file, format!("is not a WebAssembly component: {}", chain(&error))))?;
+                    .map_err(|error| load(file, format!("cannot be compiled: {}", chain(&error))))?;
                 if let Some(cache) = &self.cache {
                     cache.put(&component, &source);
                 }
@@ -107,7 +111,11 @@ impl Sandbox {
             .map_err(|error| {
                 load(
                     file,
-                    format!("does not fit the world consort:proxy@0.1.0: {}", chain(&error)),
+                    format!(
+                        "does not fit the world consort:proxy@{}: {}",
+                        describe::WORLD_VERSION,
+                        chain(&error)
+                    ),
                 )
             })?;
         let name: Arc<str> = name.into();

@@ -12,9 +12,7 @@ impl Proxy for Passthrough {
     /// Called once. `config` is what the user wrote for this proxy, `{}` if nothing. An error is a sentence for that user.
     fn start(_config: Json) -> Result<(Self, Interests), String> {
         // Everything from both sides. Name methods instead where you can: `.intercept(Client, "session/prompt")`.
-        let interests = Interests::new()
-            .intercept(Client, "*")
-            .intercept(Agent, "*");
+        let interests = Interests::new().intercept(Client, "*").intercept(Agent, "*");
         Ok((Self, interests))
     }
 
@@ -44,8 +42,7 @@ mod tests {
     use consort_proxy::testing::Harness;
 
     /// Unknown fields and odd numbers, as they come.
-    const PARAMS: &str =
-        r#"{"sessionId":"s1", "n":[1.10, 12345678901234567890123, 1e400], "_meta":{"x":null}}"#;
+    const PARAMS: &str = r#"{"sessionId":"s1", "n":[1.10, 12345678901234567890123, 1e400], "_meta":{"x":null}}"#;
 
     #[test]
     fn everything_passes_byte_for_byte() {

@@ -172,9 +172,7 @@ async fn converse(options: ConnectionOptions, request: Request) -> anyhow::Resul
 fn rpc_failure(method: &str, error: &agent_client_protocol_schema::v1::Error) -> anyhow::Error {
     let mut sentence = format!("{method} failed: {}", error.message);
     if let Some(data) = &error.data {
-        let details = data
-            .as_str()
-            .map_or_else(|| data.to_string(), str::to_owned);
+        let details = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
         sentence.push_str(": ");
         sentence.push_str(&super::text::shortened(&details, 1000));
     }
