@@ -1,4 +1,12 @@
-//! The agent process: what is started, and how. Knows nothing of proxies or of what the lines mean.
+//! The agent process: started in a group of its own with a reduced environment, watched, and ended with all of its
+//! descendants. Knows nothing of proxies or of what the lines mean.
+
+mod environment;
+mod process;
+
+pub use environment::INHERITED;
+pub(crate) use process::ending;
+pub use process::{Agent, StartError};
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -82,9 +82,8 @@ impl Configuration {
     /// As for [`Configuration::read`].
     pub fn parse(text: &str, file: &Path) -> anyhow::Result<Self> {
         let reader = Reader { text, file };
-        let document = DeTable::parse(text).map_err(|error| {
-            reader.wrong(error.span().unwrap_or(0..0), &one_line(error.message()))
-        })?;
+        let document = DeTable::parse(text)
+            .map_err(|error| reader.wrong(error.span().unwrap_or(0..0), &one_line(error.message())))?;
         reader.configuration(document.get_ref())
     }
 }
@@ -125,11 +124,7 @@ impl Reader<'_> {
 
     fn agent(&self, item: &Item<'_>) -> anyhow::Result<AgentCommand> {
         let table = self.table(item, "agent")?;
-        self.only(
-            table,
-            "[agent]",
-            &["command", "args", "env", "inherit-env", "cwd"],
-        )?;
+        self.only(table, "[agent]", &["command", "args", "env", "inherit-env", "cwd"])?;
         let command = table
             .get("command")
             .ok_or_else(|| self.wrong(item.span(), "[agent] has no `command`"))?;
@@ -182,16 +177,12 @@ impl Reader<'_> {
             Some(item) => {
                 let name = self.string(item, "name")?;
                 if name.is_empty() || name.contains(char::is_control) {
-                    return Err(
-                        self.wrong(item.span(), "a proxy's `name` must be one line of text")
-                    );
+                    return Err(self.wrong(item.span(), "a proxy's `name` must be one line of text"));
                 }
                 if taken(name) {
                     return Err(self.wrong(
                         item.span(),
-                        &format!(
-                            "two proxies are named \"{name}\"; give one of them another `name`"
-                        ),
+                        &format!("two proxies are named \"{name}\"; give one of them another `name`"),
                     ));
                 }
                 name.to_owned()
@@ -222,12 +213,7 @@ impl Reader<'_> {
         };
         bytes
             .filter(|bytes| (1..=MOST_MEMORY).contains(bytes))
-            .ok_or_else(|| {
-                self.wrong(
-                    item.span(),
-                    "`memory` must be a size up to 4 GiB, such as \"16 MiB\"",
-                )
-            })
+            .ok_or_else(|| self.wrong(item.span(), "`memory` must be a size up to 4 GiB, such as \"16 MiB\""))
     }
 
     fn table<'a, 'i>(&self, item: &'a Item<'i>, name: &str) -> anyhow::Result<&'a Table<'i>> {
@@ -277,9 +263,7 @@ impl Reader<'_> {
                 let value = i64::from_str_radix(text, radix)
                     .map(Number::from)
                     .or_else(|_| u64::from_str_radix(text, radix).map(Number::from));
-                Value::Number(value.map_err(|_| {
-                    self.wrong(item.span(), &format!("{text} is too large a number"))
-                })?)
+                Value::Number(value.map_err(|_| self.wrong(item.span(), &format!("{text} is too large a number")))?)
             }
             DeValue::Float(number) => number
                 .as_str()
@@ -287,12 +271,7 @@ impl Reader<'_> {
                 .ok()
                 .and_then(Number::from_f64)
                 .map(Value::Number)
-                .ok_or_else(|| {
-                    self.wrong(
-                        item.span(),
-                        &format!("{} has no place in JSON", number.as_str()),
-                    )
-                })?,
+                .ok_or_else(|| self.wrong(item.span(), &format!("{} has no place in JSON", number.as_str())))?,
             DeValue::Array(items) => Value::Array(
                 items
                     .iter()
@@ -390,11 +369,7 @@ fn distance(one: &str, other: &str) -> usize {
         let mut current = vec![row + 1];
         for (column, candidate) in other.iter().enumerate() {
             let replaced = previous[column] + usize::from(letter != *candidate);
-            current.push(
-                replaced
-                    .min(previous[column + 1] + 1)
-                    .min(current[column] + 1),
-            );
+            current.push(replaced.min(previous[column + 1] + 1).min(current[column] + 1));
         }
         previous = current;
     }
@@ -444,11 +419,7 @@ mod tests {
         assert_eq!(agent.environment, [("KEY".into(), "value".into())]);
         assert_eq!(agent.directory.as_deref(), Some(Path::new("/tmp")));
         assert_eq!(configuration.grace_seconds, Some(5));
-        let names: Vec<_> = configuration
-            .proxies
-            .iter()
-            .map(|proxy| proxy.name.as_str())
-            .collect();
+        let names: Vec<_> = configuration.proxies.iter().map(|proxy| proxy.name.as_str()).collect();
         assert_eq!(names, ["context", "context-2", "mine"]);
         let first = &configuration.proxies[0];
         assert_eq!(first.file, Path::new("/etc/consort/context.wasm"));
@@ -457,10 +428,7 @@ mod tests {
             serde_json::from_str::<Value>(&first.configuration).unwrap(),
             serde_json::json!({"files": ["AGENTS.md"], "when": "1979-05-27", "share": 0.5, "big": 255, "deep": {"yes": true}})
         );
-        assert_eq!(
-            configuration.proxies[1].file,
-            Path::new("/opt/context.wasm")
-        );
+        assert_eq!(configuration.proxies[1].file, Path::new("/opt/context.wasm"));
         assert_eq!(configuration.proxies[1].memory, DEFAULT_MEMORY);
         assert_eq!(configuration.proxies[1].configuration, NO_CONFIGURATION);
     }
@@ -493,19 +461,13 @@ mod tests {
 
     #[test]
     fn a_command_that_is_a_path_is_relative_to_the_file() {
-        let agent = parse("[agent]\ncommand = \"bin/agent\"")
-            .unwrap()
-            .agent
-            .unwrap();
+        let agent = parse("[agent]\ncommand = \"bin/agent\"").unwrap().agent.unwrap();
         assert_eq!(agent.program, "/etc/consort/bin/agent");
     }
 
     #[test]
     fn the_nearest_name_is_found_or_none() {
-        assert_eq!(
-            nearest("inherit_env", &["env", "inherit-env"]),
-            Some("inherit-env")
-        );
+        assert_eq!(nearest("inherit_env", &["env", "inherit-env"]), Some("inherit-env"));
         assert_eq!(nearest("proxy", &["agent", "proxies"]), Some("proxies"));
         assert_eq!(nearest("zzz", &["agent", "proxies"]), None);
     }

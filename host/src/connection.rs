@@ -1,4 +1,10 @@
-//! One client's connection: the chain with its proxies and its agent, from the first line to the end.
+//! One client's connection: the chain with its proxies and its agent, from the first line to the end. Owns the streams, the
+//! instances and the clock; what goes where is the chain's business.
+
+mod driver;
+mod files;
+mod load;
+mod timers;
 
 use crate::agent::AgentCommand;
 use crate::tap::OptionalTap;
@@ -43,11 +49,21 @@ pub struct ClientStreams {
     pub output: Pin<Box<dyn AsyncWrite + Send>>,
 }
 
-/// Serves one client until its input ends, its output is gone, or the future is dropped.
+/// How a connection ended that did not go as it should have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// Why no agent or no proxies could be started, in a sentence.
+    pub failure: Option<String>,
+    /// The agent's command does not exist.
+    pub agent_missing: bool,
+}
+
+/// Serves one client until its input ends, its output is gone, or the future is dropped; then the agent and all of its
+/// descendants are gone too. Must run on tokio's multi-thread runtime.
 ///
 /// # Errors
 ///
-/// When a component cannot be loaded; everything that happens after the first line is answered on the wire.
-pub async fn serve(_options: ConnectionOptions, _client: ClientStreams) -> anyhow::Result<()> {
-    anyhow::bail!("the chain is not there yet")
+/// When WebAssembly cannot run on this machine. What goes wrong later is answered on the wire and told in [`Ending`].
+pub async fn serve(options: ConnectionOptions, client: ClientStreams) -> anyhow::Result<Ending> {
+    driver::Driver::new(options, client).await?.run().await
 }

@@ -1,13 +1,18 @@
 //! Consort: a conductor for the Agent Client Protocol that runs its proxies as sandboxed WebAssembly components.
 //!
-//! Data flows one way: a line from the [`wire`] becomes a message of the [`chain`], the chain gives it to proxies in the
+//! Data flows one way: a line from the [`wire`] becomes a message of the chain, the chain gives it to proxies in the
 //! [`sandbox`], takes what they send, and hands it to the wire of the other side.
 
 pub mod agent;
 pub mod build;
+pub mod chain;
 pub mod cli;
 pub mod config;
 pub mod connection;
 pub mod demo_agent;
+pub mod fault;
+pub mod log;
+pub mod message;
 pub mod sandbox;
 pub mod tap;
+pub mod wire;

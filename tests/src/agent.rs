@@ -35,8 +35,7 @@ impl AgentListener {
 
     fn with(stays: bool) -> Self {
         let directory = Directory::new();
-        let listener =
-            UnixListener::bind(directory.path().join("agent")).expect("a socket can be made");
+        let listener = UnixListener::bind(directory.path().join("agent")).expect("a socket can be made");
         let (sender, connections) = mpsc::sync_channel(1);
         thread::spawn(move || {
             for connection in listener.incoming().flatten() {
@@ -155,10 +154,7 @@ impl Agent {
     pub fn expect_raw(&mut self) -> Vec<u8> {
         match self.next() {
             Some(line) => line,
-            None => panic!(
-                "the agent's input ended where a line was expected\n{}",
-                self.transcript
-            ),
+            None => panic!("the agent's input ended where a line was expected\n{}", self.transcript),
         }
     }
 
@@ -170,8 +166,7 @@ impl Agent {
     /// The next line as JSON.
     pub fn expect(&mut self) -> Value {
         let line = self.expect_line();
-        serde_json::from_str(&line)
-            .unwrap_or_else(|error| panic!("not JSON ({error}): {line}\n{}", self.transcript))
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("not JSON ({error}): {line}\n{}", self.transcript))
     }
 
     /// The end of its standard input; a line is a failure.

@@ -30,10 +30,7 @@ impl Client {
 
     /// Starts `consort run OPTIONS` in front of a scripted agent, with a common transcript.
     pub fn in_front_of(agent: &AgentListener, options: &[impl AsRef<OsStr>]) -> Self {
-        Self::spawn(
-            run_command(options, &agent.command()),
-            agent.transcript().clone(),
-        )
+        Self::spawn(run_command(options, &agent.command()), agent.transcript().clone())
     }
 
     /// Starts any command as the agent of this client.
@@ -56,10 +53,7 @@ impl Client {
             }
         });
         let error = Arc::new(Mutex::new(String::new()));
-        let (mut stream, text) = (
-            child.stderr.take().expect("it is piped"),
-            Arc::clone(&error),
-        );
+        let (mut stream, text) = (child.stderr.take().expect("it is piped"), Arc::clone(&error));
         thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(length @ 1..) = stream.read(&mut buffer) {
@@ -84,10 +78,7 @@ impl Client {
 
     /// What the process has said on standard error so far.
     pub fn standard_error(&self) -> String {
-        self.error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sends bytes as they are, without a line end. A process that does not read them any more is no failure here.
@@ -135,8 +126,7 @@ impl Client {
     /// The next line as JSON.
     pub fn expect(&mut self) -> Value {
         let line = self.expect_line();
-        serde_json::from_str(&line)
-            .unwrap_or_else(|error| panic!("not JSON ({error}): {line}\n{}", self.report()))
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("not JSON ({error}): {line}\n{}", self.report()))
     }
 
     /// The end of the process's output; a line is a failure.

@@ -57,9 +57,7 @@ pub fn finish(mut command: Command, input: &[u8]) -> Outcome {
     let error = collect(child.stderr.take().expect("it is piped"));
     let status = wait(&mut child);
     let text = |receiver: mpsc::Receiver<Vec<u8>>| {
-        let bytes = receiver
-            .recv_timeout(PATIENCE)
-            .expect("output ends with the command");
+        let bytes = receiver.recv_timeout(PATIENCE).expect("output ends with the command");
         String::from_utf8_lossy(&bytes).into_owned()
     };
     Outcome {
@@ -94,10 +92,7 @@ fn collect(mut stream: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
 }
 
 /// Takes the next thing from a channel; none if its sender has ended.
-pub(crate) fn take<T>(
-    receiver: &mpsc::Receiver<T>,
-    complaint: impl FnOnce() -> String,
-) -> Option<T> {
+pub(crate) fn take<T>(receiver: &mpsc::Receiver<T>, complaint: impl FnOnce() -> String) -> Option<T> {
     match receiver.recv_timeout(PATIENCE) {
         Ok(value) => Some(value),
         Err(RecvTimeoutError::Disconnected) => None,

@@ -36,11 +36,7 @@ const KINDS: [Kind; 6] = [
 pub fn write(stream: &mut impl Write, kind: Kind, payload: &[u8]) -> io::Result<()> {
     let number = KINDS.iter().position(|other| *other == kind).unwrap_or(0);
     let mut frame = vec![u8::try_from(number).map_err(io::Error::other)?];
-    frame.extend(
-        u32::try_from(payload.len())
-            .map_err(io::Error::other)?
-            .to_be_bytes(),
-    );
+    frame.extend(u32::try_from(payload.len()).map_err(io::Error::other)?.to_be_bytes());
     frame.extend(payload);
     stream.write_all(&frame)
 }

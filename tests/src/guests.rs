@@ -8,19 +8,13 @@ use std::sync::OnceLock;
 /// A proxy that ships with Consort.
 pub fn proxy(name: &str) -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    component(
-        BUILT.get_or_init(|| build("proxies", "target/proxies")),
-        name,
-    )
+    component(BUILT.get_or_init(|| build("proxies", "target/proxies")), name)
 }
 
 /// A guest of the tests.
 pub fn guest(name: &str) -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    component(
-        BUILT.get_or_init(|| build("tests/guests", "target/guests")),
-        name,
-    )
+    component(BUILT.get_or_init(|| build("tests/guests", "target/guests")), name)
 }
 
 fn component(folder: &Path, name: &str) -> PathBuf {

@@ -37,10 +37,7 @@ pub fn root() -> &'static Path {
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test is a file");
     // target/PROFILE/deps/TEST-HASH
-    let folder = test
-        .ancestors()
-        .nth(2)
-        .expect("a test is in target/PROFILE/deps");
+    let folder = test.ancestors().nth(2).expect("a test is in target/PROFILE/deps");
     let program = folder.join(name);
     assert!(
         program.is_file(),

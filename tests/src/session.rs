@@ -24,34 +24,19 @@ pub fn prompt(id: impl Into<Value>, text: &str) -> Value {
 
 /// A chunk of an answer in [`SESSION`].
 pub fn chunk(text: &str) -> Value {
-    let update =
-        json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});
-    notification(
-        "session/update",
-        &json!({"sessionId": SESSION, "update": update}),
-    )
+    let update = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});
+    notification("session/update", &json!({"sessionId": SESSION, "update": update}))
 }
 
 /// Takes a client and its agent through `initialize` and `session/new`, and returns the agent.
 pub fn begin(client: &mut Client, listener: &AgentListener) -> Agent {
-    client.send_json(&request(
-        "init",
-        "initialize",
-        &json!({"protocolVersion": 1}),
-    ));
+    client.send_json(&request("init", "initialize", &json!({"protocolVersion": 1})));
     let mut agent = listener.accept();
     let initialize = agent.expect();
     assert_eq!(initialize["method"], "initialize");
-    agent.answer(
-        &initialize,
-        &json!({"protocolVersion": 1, "agentCapabilities": {}}),
-    );
+    agent.answer(&initialize, &json!({"protocolVersion": 1, "agentCapabilities": {}}));
     assert_eq!(client.expect()["id"], "init");
-    client.send_json(&request(
-        "new",
-        "session/new",
-        &json!({"cwd": "/", "mcpServers": []}),
-    ));
+    client.send_json(&request("new", "session/new", &json!({"cwd": "/", "mcpServers": []})));
     let new = agent.expect();
     assert_eq!(new["method"], "session/new");
     agent.answer(&new, &json!({"sessionId": SESSION}));

@@ -15,11 +15,7 @@ impl Transcript {
     /// Notes a line; `who` says who said what to whom.
     pub fn note(&self, who: &str, line: &[u8]) {
         let shown = String::from_utf8_lossy(&line[..line.len().min(LENGTH)]);
-        let shown = shown
-            .trim_end()
-            .escape_debug()
-            .to_string()
-            .replace("\\\"", "\"");
+        let shown = shown.trim_end().escape_debug().to_string().replace("\\\"", "\"");
         let more = if line.len() > LENGTH {
             format!("… ({} bytes)", line.len())
         } else {

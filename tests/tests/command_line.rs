@@ -8,10 +8,7 @@ use serde_json::Value;
 #[track_caller]
 fn assert_complaint(outcome: &Outcome, status: i32, words: &[&str]) {
     assert_eq!(outcome.status, Some(status), "{outcome:?}");
-    assert_eq!(
-        outcome.output, "",
-        "nothing but results goes to standard output"
-    );
+    assert_eq!(outcome.output, "", "nothing but results goes to standard output");
     let sentence = outcome.error.strip_prefix("consort: ");
     let sentence = sentence.unwrap_or_else(|| panic!("no sentence of Consort's: {outcome:?}"));
     assert_eq!(sentence.trim_end().lines().count(), 1, "{sentence}");
@@ -26,21 +23,10 @@ fn help_has_examples_and_goes_to_standard_output() {
     assert_eq!(help.status, Some(0));
     assert_eq!(help.error, "");
     assert!(help.output.contains("Examples:"));
-    for command in [
-        "run",
-        "prompt",
-        "inspect",
-        "build",
-        "demo-agent",
-        "completions",
-    ] {
+    for command in ["run", "prompt", "inspect", "build", "demo-agent", "completions"] {
         let help = run(&[command, "--help"]);
         assert_eq!(help.status, Some(0), "{command}");
-        assert!(
-            help.output.contains("Examples:"),
-            "{command}: {}",
-            help.output
-        );
+        assert!(help.output.contains("Examples:"), "{command}: {}", help.output);
     }
     assert_eq!(run(&["demo", "--help"]).status, Some(0));
 }
@@ -48,10 +34,7 @@ fn help_has_examples_and_goes_to_standard_output() {
 #[test]
 fn the_version_is_the_package_s() {
     let version = run(&["--version"]);
-    assert_eq!(
-        version.output,
-        format!("consort {}\n", env!("CARGO_PKG_VERSION"))
-    );
+    assert_eq!(version.output, format!("consort {}\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
@@ -92,11 +75,7 @@ fn what_is_no_proxy_is_named_in_one_sentence() {
     };
     assert_complaint(&inspect("empty.wasm", b""), 1, &["empty.wasm", "is empty"]);
     assert_complaint(&inspect("text.wasm", b"(component)"), 1, &["is text"]);
-    assert_complaint(
-        &inspect("garbage.wasm", b"\x7fELF\x01\x02"),
-        1,
-        &["is not WebAssembly"],
-    );
+    assert_complaint(&inspect("garbage.wasm", b"\x7fELF\x01\x02"), 1, &["is not WebAssembly"]);
     assert_complaint(
         &inspect("core.wasm", b"\0asm\x01\0\0\0"),
         1,
@@ -135,11 +114,7 @@ fn mistakes_in_the_configuration_are_named_with_file_and_line() {
     let file = directory.file("consort.toml", "[agent]\ncomand = \"x\"\n");
     let outcome = run(&["run".as_ref(), "--config".as_ref(), file.as_os_str()]);
     let place = format!("{}:2:", file.display());
-    assert_complaint(
-        &outcome,
-        1,
-        &[&place, "`comand`", "did you mean `command`?"],
-    );
+    assert_complaint(&outcome, 1, &[&place, "`comand`", "did you mean `command`?"]);
 
     let missing = directory.path().join("missing.toml");
     let outcome = run(&["run".as_ref(), "--config".as_ref(), missing.as_os_str()]);
@@ -161,14 +136,7 @@ fn mistakes_in_the_options_are_named() {
         &["/nonexistent", "No such file"],
     );
     assert_complaint(
-        &run(&[
-            "run",
-            "--proxy",
-            "a.wasm",
-            "--proxy-config",
-            "b={}",
-            "agent",
-        ]),
+        &run(&["run", "--proxy", "a.wasm", "--proxy-config", "b={}", "agent"]),
         1,
         &["\"b\"", "are a"],
     );

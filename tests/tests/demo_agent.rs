@@ -12,11 +12,7 @@ fn start(options: &[&str]) -> Client {
     let mut client = Client::spawn(command(&arguments), Transcript::default());
     client.send_json(&request(1, "initialize", &json!({"protocolVersion": 1})));
     assert_eq!(client.expect()["result"]["protocolVersion"], 1);
-    client.send_json(&request(
-        2,
-        "session/new",
-        &json!({"cwd": "/", "mcpServers": []}),
-    ));
+    client.send_json(&request(2, "session/new", &json!({"cwd": "/", "mcpServers": []})));
     assert_eq!(client.expect()["result"]["sessionId"], "demo-1");
     let commands = client.expect();
     assert_eq!(
@@ -28,11 +24,7 @@ fn start(options: &[&str]) -> Client {
 
 fn prompt(text: &str) -> Value {
     let prompt = json!([{"type": "text", "text": text}]);
-    request(
-        3,
-        "session/prompt",
-        &json!({"sessionId": "demo-1", "prompt": prompt}),
-    )
+    request(3, "session/prompt", &json!({"sessionId": "demo-1", "prompt": prompt}))
 }
 
 /// All that comes up to the answer to request 3, and the answer.
@@ -88,10 +80,7 @@ fn a_turn_is_cancelled_while_it_waits_for_a_permission() {
             break;
         }
     }
-    client.send_json(&notification(
-        "session/cancel",
-        &json!({"sessionId": "demo-1"}),
-    ));
+    client.send_json(&notification("session/cancel", &json!({"sessionId": "demo-1"})));
     let (updates, answer) = turn(&mut client);
     assert_eq!(updates, [] as [Value; 0]);
     assert_eq!(answer["result"]["stopReason"], "cancelled");
@@ -102,10 +91,7 @@ fn a_slow_turn_can_be_cancelled_between_its_steps() {
     // The turn would take over an hour.
     let mut client = start(&["--delay", "1000000"]);
     client.send_json(&prompt("Hello"));
-    client.send_json(&notification(
-        "session/cancel",
-        &json!({"sessionId": "demo-1"}),
-    ));
+    client.send_json(&notification("session/cancel", &json!({"sessionId": "demo-1"})));
     let (_, answer) = turn(&mut client);
     assert_eq!(answer["result"]["stopReason"], "cancelled");
 }
@@ -117,10 +103,7 @@ fn bad_lines_are_answered_and_survived() {
         (&b"{\n"[..], -32700),
         (b"\xff\n", -32700),
         (b"[]\n", -32600),
-        (
-            b"{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"nothing/known\"}\n",
-            -32601,
-        ),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"nothing/known\"}\n", -32601),
     ] {
         client.send_raw(line);
         assert_eq!(client.expect()["error"]["code"], code);

@@ -32,10 +32,7 @@ fn the_prompt_can_come_through_a_pipe_and_the_demo_agent_is_there_without_an_age
         let outcome = run_with_input(arguments, b"Hello\n");
         assert_eq!(outcome.status, Some(0), "{outcome:?}");
         assert_eq!(outcome.output, ANSWER);
-        assert!(
-            outcome.error.contains("the demo agent answers"),
-            "{outcome:?}"
-        );
+        assert!(outcome.error.contains("the demo agent answers"), "{outcome:?}");
     }
 }
 
@@ -60,10 +57,7 @@ fn plans_and_tool_calls_are_shown() {
 
 #[test]
 fn permissions_are_rejected_where_nobody_can_be_asked() {
-    for (options, said) in [
-        (&["a /tool"][..], "no terminal"),
-        (&["--no", "a /tool"], "Reject"),
-    ] {
+    for (options, said) in [(&["a /tool"][..], "no terminal"), (&["--no", "a /tool"], "Reject")] {
         let outcome = prompt(options);
         assert_eq!(outcome.status, Some(0), "{outcome:?}");
         assert!(outcome.error.contains(said), "{outcome:?}");
@@ -207,10 +201,7 @@ fn an_interrupt_cancels_the_turn_and_waits_for_its_end() {
     let (mut agent, prompt) = begin(&listener);
     interrupt(client.pid());
     let cancel = agent.expect();
-    assert_eq!(
-        cancel,
-        notification("session/cancel", &json!({"sessionId": SESSION}))
-    );
+    assert_eq!(cancel, notification("session/cancel", &json!({"sessionId": SESSION})));
     agent.send_json(&chunk("not yet"));
     agent.answer(&prompt, &json!({"stopReason": "cancelled"}));
     assert_eq!(client.expect_line(), "not yet");
@@ -233,16 +224,13 @@ fn errors_of_the_agent_are_told_in_one_sentence() {
     let listener = AgentListener::new();
     let mut client = start(&listener, &["x"]);
     let (mut agent, prompt) = begin(&listener);
-    let error =
-        json!({"code": -32000, "message": "Authentication required", "data": "no\nkey\u{1b}"});
+    let error = json!({"code": -32000, "message": "Authentication required", "data": "no\nkey\u{1b}"});
     agent.send_json(&json!({"jsonrpc": "2.0", "id": prompt["id"], "error": error}));
     assert_eq!(client.wait().code(), Some(1));
     client.expect_end();
     let said = client.standard_error();
     assert!(
-        said.starts_with(
-            "consort: session/prompt failed: Authentication required: no key\\u{1b}; log in"
-        ),
+        said.starts_with("consort: session/prompt failed: Authentication required: no key\\u{1b}; log in"),
         "{said}"
     );
     assert_eq!(said.lines().count(), 1, "{said}");
@@ -333,10 +321,7 @@ mod on_a_terminal {
     fn a_permission_is_asked_for() {
         let (status, shown) = answer(&["a /tool"], &[(QUESTION, "1\n")]);
         assert_eq!(status, Some(0), "{shown}");
-        assert!(
-            shown.contains("  1) Allow once\r\n  2) Reject\r\n"),
-            "{shown}"
-        );
+        assert!(shown.contains("  1) Allow once\r\n  2) Reject\r\n"), "{shown}");
         assert!(shown.contains("✓ Run echo 42"), "{shown}");
         let (_, shown) = answer(&["a /tool"], &[(QUESTION, "2\n")]);
         assert!(shown.contains("✗ Run echo 42"), "{shown}");

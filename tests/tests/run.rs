@@ -60,10 +60,7 @@ fn assert_gone(pid: u32) {
         if status.is_ok_and(|status| status.contains(") Z ")) {
             return;
         }
-        assert!(
-            begun.elapsed() < consort_tests::PATIENCE,
-            "the agent is still there"
-        );
+        assert!(begun.elapsed() < consort_tests::PATIENCE, "the agent is still there");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -77,18 +74,10 @@ fn files_and_sockets_do_for_input_and_output() {
     .map(|line| format!("{line}\n"))
     .concat();
     let agent = consort_tests::consort();
-    let arguments = [
-        "run".as_ref(),
-        "--".as_ref(),
-        agent.as_os_str(),
-        "demo-agent".as_ref(),
-    ];
+    let arguments = ["run".as_ref(), "--".as_ref(), agent.as_os_str(), "demo-agent".as_ref()];
     let check = |how: &str, output: &str| {
         assert!(output.contains(r#""id":1"#), "{how}: {output}");
-        assert!(
-            output.contains(r#""sessionId":"demo-1""#),
-            "{how}: {output}"
-        );
+        assert!(output.contains(r#""sessionId":"demo-1""#), "{how}: {output}");
     };
 
     let piped = run_with_input(&arguments, lines.as_bytes());
@@ -109,9 +98,7 @@ fn files_and_sockets_do_for_input_and_output() {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     let mut process = command(&arguments);
     process
-        .stdin(Stdio::from(std::os::fd::OwnedFd::from(
-            theirs.try_clone().unwrap(),
-        )))
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs.try_clone().unwrap())))
         .stdout(Stdio::from(std::os::fd::OwnedFd::from(theirs)));
     let mut child = process.spawn().unwrap();
     drop(process);
@@ -128,12 +115,7 @@ fn a_pipe_that_is_shared_keeps_blocking() {
     // Standard input is shared with this process, which must not notice.
     let (reader, mut writer) = std::io::pipe().unwrap();
     let agent = consort_tests::consort();
-    let mut process = command(&[
-        "run".as_ref(),
-        "--".as_ref(),
-        agent.as_os_str(),
-        "demo-agent".as_ref(),
-    ]);
+    let mut process = command(&["run".as_ref(), "--".as_ref(), agent.as_os_str(), "demo-agent".as_ref()]);
     process.stdin(reader.try_clone().unwrap());
     // `Client` takes the output; its input is replaced.
     process.stdout(Stdio::piped());
@@ -179,10 +161,7 @@ fn arguments_reach_the_agent_as_they_are() {
     client.send(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#);
     let answer = client.expect();
     assert_eq!(answer["id"], 1);
-    assert!(
-        answer["error"].is_object(),
-        "the agent has exited: {answer}"
-    );
+    assert!(answer["error"].is_object(), "the agent has exited: {answer}");
     assert_eq!(
         fs::read_to_string(&file).unwrap(),
         words.map(|word| format!("{word}\n")).concat()
@@ -197,10 +176,7 @@ fn the_configuration_file_names_the_agent_and_flags_win() {
     let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
     let config = directory.file(
         "consort.toml",
-        format!(
-            "[agent]\ncommand = {:?}\nargs = [{:?}]\n",
-            words[0], words[1]
-        ),
+        format!("[agent]\ncommand = {:?}\nargs = [{:?}]\n", words[0], words[1]),
     );
     let arguments = ["run".as_ref(), "--config".as_ref(), config.as_os_str()];
     let mut client = Client::spawn(command(&arguments), Transcript::default());

@@ -77,8 +77,7 @@ fn build_workspace(workspace: &Workspace, options: &Options) -> anyhow::Result<V
         None => workspace.target.join("proxies"),
     };
     for directory in [&target, &out] {
-        fs::create_dir_all(directory)
-            .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+        fs::create_dir_all(directory).with_context(|| format!("cannot make the directory {}", directory.display()))?;
     }
     let _lock = lock(&target.join(".consort-build.lock"))?;
     toolchain::ensure_target(&workspace.root, options.rustc.as_deref())?;
@@ -102,11 +101,7 @@ fn lock(path: &Path) -> anyhow::Result<File> {
         .with_context(|| format!("cannot lock {}", path.display()))
 }
 
-fn compile(
-    workspace: &Workspace,
-    target: &Path,
-    options: &Options,
-) -> anyhow::Result<Vec<Artifact>> {
+fn compile(workspace: &Workspace, target: &Path, options: &Options) -> anyhow::Result<Vec<Artifact>> {
     let profile = if workspace.has_profile(PROFILE) {
         PROFILE
     } else {
@@ -127,10 +122,7 @@ fn compile(
     if options.progress {
         cargo.stderr(Stdio::inherit());
     }
-    let output = cargo
-        .stdin(Stdio::null())
-        .output()
-        .map_err(toolchain::not_started)?;
+    let output = cargo.stdin(Stdio::null()).output().map_err(toolchain::not_started)?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!(
@@ -163,17 +155,16 @@ struct Artifact {
 
 impl Artifact {
     fn component(&self) -> Option<&Path> {
-        self.filenames.iter().map(PathBuf::as_path).find(|file| {
-            file.extension()
-                .is_some_and(|extension| extension == "wasm")
-        })
+        self.filenames
+            .iter()
+            .map(PathBuf::as_path)
+            .find(|file| file.extension().is_some_and(|extension| extension == "wasm"))
     }
 }
 
 /// Puts a component where it is expected, unless it is there already.
 fn deliver(package: &Package, artifact: &Path, out: &Path) -> anyhow::Result<Built> {
-    let bytes = fs::read(artifact)
-        .with_context(|| format!("cannot read the component {}", artifact.display()))?;
+    let bytes = fs::read(artifact).with_context(|| format!("cannot read the component {}", artifact.display()))?;
     let file = out.join(format!("{}.wasm", package.name));
     let changed = fs::read(&file).ok().as_deref() != Some(bytes.as_slice());
     if changed {

@@ -67,8 +67,8 @@ struct MetadataTarget {
 pub(super) fn find(directories: &[PathBuf]) -> anyhow::Result<Vec<Workspace>> {
     let mut search = Search::default();
     for directory in directories {
-        let directory = fs::canonicalize(directory)
-            .with_context(|| format!("there is no directory {}", directory.display()))?;
+        let directory =
+            fs::canonicalize(directory).with_context(|| format!("there is no directory {}", directory.display()))?;
         let before = search.found.len();
         if directory.join("Cargo.toml").is_file() {
             search.take(&directory)?;
@@ -121,10 +121,7 @@ impl Search {
                 manifest: package.manifest_path.clone(),
             })
             .collect();
-        match components
-            .iter()
-            .find(|package| package.manifest == manifest)
-        {
+        match components.iter().find(|package| package.manifest == manifest) {
             Some(package) => self.found.push((index, package.clone())),
             None if metadata.workspace_root == directory => self.found.extend(
                 components
@@ -149,13 +146,7 @@ impl Search {
         }
         let folder = manifest.parent().unwrap_or(manifest);
         let output = toolchain::cargo(folder)
-            .args([
-                "metadata",
-                "--no-deps",
-                "--format-version",
-                "1",
-                "--manifest-path",
-            ])
+            .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
             .arg(manifest)
             .output()
             .map_err(toolchain::not_started)?;
@@ -166,13 +157,10 @@ impl Search {
                 String::from_utf8_lossy(&output.stderr).trim()
             );
         }
-        self.known
-            .push(serde_json::from_slice(&output.stdout).with_context(|| {
-                format!(
-                    "cargo's description of {} cannot be read",
-                    manifest.display()
-                )
-            })?);
+        self.known.push(
+            serde_json::from_slice(&output.stdout)
+                .with_context(|| format!("cargo's description of {} cannot be read", manifest.display()))?,
+        );
         Ok(self.known.len() - 1)
     }
 

@@ -37,10 +37,7 @@ const KEPT: [&str; 2] = ["CARGO_BUILD_JOBS", "CARGO_TARGET_WASM32_"];
 
 /// A cargo that knows nothing of the one that may run this process.
 pub(super) fn cargo(directory: &Path) -> Command {
-    clean(
-        env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
-        directory,
-    )
+    clean(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), directory)
 }
 
 fn clean(program: impl AsRef<OsStr>, directory: &Path) -> Command {
@@ -55,11 +52,7 @@ fn clean(program: impl AsRef<OsStr>, directory: &Path) -> Command {
 }
 
 fn is_scrubbed(name: &str) -> bool {
-    let begins = |beginnings: &[&str]| {
-        beginnings
-            .iter()
-            .any(|beginning| name.starts_with(beginning))
-    };
+    let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
     begins(&SCRUBBED) && !begins(&KEPT)
 }
 
@@ -115,11 +108,7 @@ fn has_target(rustc: &Path, directory: &Path) -> anyhow::Result<bool> {
         );
     }
     let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-    Ok(sysroot
-        .join("lib/rustlib")
-        .join(TARGET)
-        .join("lib")
-        .is_dir())
+    Ok(sysroot.join("lib/rustlib").join(TARGET).join("lib").is_dir())
 }
 
 fn last_line(output: &[u8]) -> String {

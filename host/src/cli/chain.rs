@@ -75,10 +75,7 @@ impl ChainArguments {
         for option in &self.configurations {
             configure(&mut proxies, option)?;
         }
-        let grace = self
-            .grace
-            .or(configuration.grace_seconds)
-            .unwrap_or(DEFAULT_GRACE);
+        let grace = self.grace.or(configuration.grace_seconds).unwrap_or(DEFAULT_GRACE);
         let mut chain = Chain {
             proxies,
             agent: None,
@@ -136,8 +133,7 @@ impl ChainArguments {
         }
         let mut proxies: Vec<ProxyOptions> = Vec::with_capacity(files.len());
         for file in files {
-            let name =
-                config::name_of(&file, |name| proxies.iter().any(|proxy| proxy.name == name));
+            let name = config::name_of(&file, |name| proxies.iter().any(|proxy| proxy.name == name));
             proxies.push(ProxyOptions {
                 name,
                 file,
@@ -152,12 +148,8 @@ impl ChainArguments {
 impl Chain {
     /// Gives an agent what `--env` and `--cwd` say.
     pub(super) fn equip(&self, mut agent: AgentCommand, directory: Option<&Path>) -> AgentCommand {
-        agent
-            .environment
-            .extend(self.environment.set.iter().cloned());
-        agent
-            .inherit
-            .extend(self.environment.inherit.iter().cloned());
+        agent.environment.extend(self.environment.set.iter().cloned());
+        agent.inherit.extend(self.environment.inherit.iter().cloned());
         if let Some(directory) = directory {
             agent.directory = Some(directory.to_owned());
         }
@@ -218,18 +210,14 @@ pub(super) fn no_agent() -> anyhow::Error {
 }
 
 fn components_of(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(directory)
-        .with_context(|| format!("cannot read the proxy directory {}", directory.display()))?;
+    let entries =
+        fs::read_dir(directory).with_context(|| format!("cannot read the proxy directory {}", directory.display()))?;
     let mut files = Vec::new();
     for entry in entries {
         let file = entry
             .with_context(|| format!("cannot read the proxy directory {}", directory.display()))?
             .path();
-        if file
-            .extension()
-            .is_some_and(|extension| extension == "wasm")
-            && !file.is_dir()
-        {
+        if file.extension().is_some_and(|extension| extension == "wasm") && !file.is_dir() {
             files.push(file);
         }
     }
@@ -265,8 +253,8 @@ fn configure(proxies: &mut [ProxyOptions], option: &str) -> anyhow::Result<()> {
             .with_context(|| format!("cannot read the configuration of proxy {name:?}, {file}"))?,
         None => value.to_owned(),
     };
-    let json: &RawValue = serde_json::from_str(&text)
-        .with_context(|| format!("the configuration of proxy {name:?} is not JSON"))?;
+    let json: &RawValue =
+        serde_json::from_str(&text).with_context(|| format!("the configuration of proxy {name:?} is not JSON"))?;
     proxy.configuration = json.get().to_owned();
     Ok(())
 }
@@ -290,10 +278,7 @@ mod tests {
         };
         let named = agent(&words(&["other", "--x"]), Some(configured.clone())).unwrap();
         assert_eq!(named.program, "other");
-        assert!(
-            named.environment.is_empty(),
-            "another agent's keys are not handed on"
-        );
+        assert!(named.environment.is_empty(), "another agent's keys are not handed on");
         let extended = agent(&words(&["--login"]), Some(configured)).unwrap();
         assert_eq!(extended.program, "configured");
         assert_eq!(extended.arguments, words(&["--acp", "--login"]));

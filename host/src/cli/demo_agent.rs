@@ -28,11 +28,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     let input = BufReader::new(io::stdin());
-    let outcome = demo_agent::serve(
-        input,
-        io::stdout().lock(),
-        Duration::from_millis(arguments.delay),
-    );
+    let outcome = demo_agent::serve(input, io::stdout().lock(), Duration::from_millis(arguments.delay));
     match outcome {
         // Whoever started the agent does not want it any more.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(exit::SUCCESS),

@@ -78,10 +78,7 @@ pub(super) fn complain(sentence: &str) {
 /// Writes to standard output at once.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
     let mut output = io::stdout().lock();
-    match output
-        .write_all(text.as_bytes())
-        .and_then(|()| output.flush())
-    {
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(anyhow!(OutputGone)),
         Err(error) => Err(anyhow!("cannot write to standard output: {error}")),

@@ -35,13 +35,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         Ok(description) => description,
         Err(reason) => bail!("{} {reason}", file.display()),
     };
-    let digest = Sha256::digest(&bytes)
-        .iter()
-        .fold(String::new(), |mut digest, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(digest, "{byte:02x}");
-            digest
-        });
+    let digest = Sha256::digest(&bytes).iter().fold(String::new(), |mut digest, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(digest, "{byte:02x}");
+        digest
+    });
     let suitable = description.check();
     let report = Report {
         arguments,
@@ -103,10 +101,7 @@ impl Report<'_> {
             // Writing to a string cannot fail.
             let _ = writeln!(report, "{name} {value}");
         };
-        row(
-            "file",
-            &text::one_line(&self.arguments.file.to_string_lossy()),
-        );
+        row("file", &text::one_line(&self.arguments.file.to_string_lossy()));
         row(
             "world",
             &text::one_line(&self.world().unwrap_or_else(|| "another one".into())),

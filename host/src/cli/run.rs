@@ -59,7 +59,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<u8> {
         tokio::select! {
             outcome = connection::serve(options, streams) => {
                 finish.wait();
-                outcome.map(|()| exit::SUCCESS)
+                outcome.map(|ending| ending_status(&ending))
             }
             status = ended_by_signal() => status,
         }
@@ -75,6 +75,17 @@ pub(super) fn start_runtime() -> anyhow::Result<Runtime> {
         .enable_all()
         .build()
         .context("cannot start the threads that a chain runs in")
+}
+
+/// The exit status after a connection. What went wrong was logged when it happened.
+fn ending_status(ending: &connection::Ending) -> u8 {
+    match ending {
+        connection::Ending {
+            agent_missing: true, ..
+        } => exit::NOT_FOUND,
+        connection::Ending { failure: Some(_), .. } => exit::FAILURE,
+        _ => exit::SUCCESS,
+    }
 }
 
 /// Waits for a signal that asks the program to end, and returns the exit status that goes with it.
@@ -93,16 +104,13 @@ async fn ended_by_signal() -> anyhow::Result<u8> {
 
 /// The exit status of a program that a signal ended.
 pub(super) fn signal_status(kind: SignalKind) -> u8 {
-    u8::try_from(kind.as_raw_value())
-        .map_or(exit::FAILURE, |number| exit::SIGNAL.saturating_add(number))
+    u8::try_from(kind.as_raw_value()).map_or(exit::FAILURE, |number| exit::SIGNAL.saturating_add(number))
 }
 
 /// Becomes the agent's command, and returns only if that fails. An editor runs the configured command on a terminal when a person has
 /// to log in, with arguments and variables of the agent's choosing; the conversation is between the person and the agent.
 fn hand_over(agent: &AgentCommand) -> anyhow::Error {
-    exit::complain(
-        "this is a terminal, so the agent gets it as it is, for logging in; ACP is spoken through pipes",
-    );
+    exit::complain("this is a terminal, so the agent gets it as it is, for logging in; ACP is spoken through pipes");
     let mut command = std::process::Command::new(&agent.program);
     command
         .args(&agent.arguments)
@@ -117,9 +125,6 @@ fn hand_over(agent: &AgentCommand) -> anyhow::Error {
     };
     exit::failure(
         status,
-        format!(
-            "cannot start the agent {}: {error}",
-            agent.program.to_string_lossy()
-        ),
+        format!("cannot start the agent {}: {error}", agent.program.to_string_lossy()),
     )
 }

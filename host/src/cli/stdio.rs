@@ -94,9 +94,7 @@ fn file_type(descriptor: BorrowedFd<'_>) -> Option<FileType> {
 /// Opens a pipe anew, so that not to block is a property of this process's end alone.
 fn reopen(path: &str, access: OFlags) -> Option<File> {
     let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    Some(File::from(
-        rustix::fs::open(path, flags, Mode::empty()).ok()?,
-    ))
+    Some(File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?))
 }
 
 /// The descriptor as a Unix socket, if it is one and is not standard error's too. It cannot be opened anew.
@@ -131,10 +129,7 @@ fn read_by_thread(mut file: File) -> anyhow::Result<Input> {
                 match file.read(&mut buffer) {
                     Ok(0) => break,
                     Ok(length) => {
-                        if runtime
-                            .block_on(sender.write_all(&buffer[..length]))
-                            .is_err()
-                        {
+                        if runtime.block_on(sender.write_all(&buffer[..length])).is_err() {
                             break;
                         }
                     }

@@ -58,8 +58,7 @@ impl Paint {
 pub(super) fn plain(text: &str) -> String {
     text.chars()
         .filter(|&character| {
-            matches!(character, '\n' | '\t')
-                || !(character.is_control() || changes_direction(character))
+            matches!(character, '\n' | '\t') || !(character.is_control() || changes_direction(character))
         })
         .collect()
 }
@@ -114,10 +113,7 @@ mod tests {
 
     #[test]
     fn nothing_for_the_terminal_is_left() {
-        assert_eq!(
-            plain("a\x1b[31mb\u{9b}2J\r\n\tc\u{7f}\u{202e}d"),
-            "a[31mb2J\n\tcd"
-        );
+        assert_eq!(plain("a\x1b[31mb\u{9b}2J\r\n\tc\u{7f}\u{202e}d"), "a[31mb2J\n\tcd");
         assert_eq!(one_line("a\nb\x1b[0m"), "a b\\u{1b}[0m");
     }
 

@@ -6,14 +6,13 @@ mod wire;
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    AGENT_METHOD_NAMES, AgentCapabilities, AvailableCommand, AvailableCommandsUpdate,
-    CLIENT_METHOD_NAMES, CancelNotification, CancelRequestNotification, CloseSessionRequest,
-    CloseSessionResponse, ContentChunk, Error, Implementation, InitializeRequest,
-    InitializeResponse, ListSessionsResponse, LoadSessionRequest, LoadSessionResponse,
-    NewSessionRequest, NewSessionResponse, PROTOCOL_LEVEL_METHOD_NAMES, PromptCapabilities,
-    PromptRequest, PromptResponse, RequestPermissionOutcome, RequestPermissionRequest,
-    RequestPermissionResponse, SessionCapabilities, SessionCloseCapabilities, SessionId,
-    SessionInfo, SessionListCapabilities, SessionNotification, SessionUpdate, StopReason,
+    AGENT_METHOD_NAMES, AgentCapabilities, AvailableCommand, AvailableCommandsUpdate, CLIENT_METHOD_NAMES,
+    CancelNotification, CancelRequestNotification, CloseSessionRequest, CloseSessionResponse, ContentChunk, Error,
+    Implementation, InitializeRequest, InitializeResponse, ListSessionsResponse, LoadSessionRequest,
+    LoadSessionResponse, NewSessionRequest, NewSessionResponse, PROTOCOL_LEVEL_METHOD_NAMES, PromptCapabilities,
+    PromptRequest, PromptResponse, RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
+    SessionCapabilities, SessionCloseCapabilities, SessionId, SessionInfo, SessionListCapabilities,
+    SessionNotification, SessionUpdate, StopReason,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -52,11 +51,7 @@ const QUEUED_LINES: usize = 16;
 /// # Errors
 ///
 /// When the output cannot be written.
-pub fn serve(
-    input: impl BufRead + Send + 'static,
-    mut output: impl Write,
-    delay: Duration,
-) -> io::Result<()> {
+pub fn serve(input: impl BufRead + Send + 'static, mut output: impl Write, delay: Duration) -> io::Result<()> {
     let (sender, receiver) = mpsc::sync_channel(QUEUED_LINES);
     // Not waited for: it may be in a read that never ends.
     thread::Builder::new()
@@ -136,16 +131,14 @@ impl Agent {
             return Ok(());
         }
         match wire::parse(line) {
-            Ok(Message::Request { id, method, params }) => {
-                match self.request(id, &method, params) {
-                    Ok(Answer::Later) => Ok(()),
-                    Ok(Answer::Now(result)) => {
-                        self.send(&wire::result(id, result))?;
-                        self.after(&method)
-                    }
-                    Err(error) => self.send(&wire::error(Some(id), error)),
+            Ok(Message::Request { id, method, params }) => match self.request(id, &method, params) {
+                Ok(Answer::Later) => Ok(()),
+                Ok(Answer::Now(result)) => {
+                    self.send(&wire::result(id, result))?;
+                    self.after(&method)
                 }
-            }
+                Err(error) => self.send(&wire::error(Some(id), error)),
+            },
             Ok(Message::Notification { method, params }) => self.notification(&method, params),
             Ok(Message::Response { id, result }) => {
                 self.response(id, result);
@@ -155,12 +148,7 @@ impl Agent {
         }
     }
 
-    fn request(
-        &mut self,
-        id: &RawValue,
-        method: &str,
-        params: Option<&RawValue>,
-    ) -> Result<Answer, Error> {
+    fn request(&mut self, id: &RawValue, method: &str, params: Option<&RawValue>) -> Result<Answer, Error> {
         let names = AGENT_METHOD_NAMES;
         if method == names.initialize {
             return self.initialize(read(params)?).and_then(now);
@@ -188,12 +176,7 @@ impl Agent {
         self.initialized = true;
         let capabilities = AgentCapabilities::new()
             .load_session(true)
-            .prompt_capabilities(
-                PromptCapabilities::new()
-                    .image(true)
-                    .audio(true)
-                    .embedded_context(true),
-            )
+            .prompt_capabilities(PromptCapabilities::new().image(true).audio(true).embedded_context(true))
             .session_capabilities(
                 SessionCapabilities::new()
                     .list(SessionListCapabilities::new())
@@ -228,8 +211,7 @@ impl Agent {
         let session = self.session(&request.session_id)?;
         let (id, history) = (session.id.clone(), session.history.clone());
         for update in history {
-            self.update(&id, update)
-                .map_err(Error::into_internal_error)?;
+            self.update(&id, update).map_err(Error::into_internal_error)?;
         }
         Ok(LoadSessionResponse::new())
     }
@@ -243,25 +225,17 @@ impl Agent {
         )
     }
 
-    fn close_session(
-        &mut self,
-        request: &CloseSessionRequest,
-    ) -> Result<CloseSessionResponse, Error> {
+    fn close_session(&mut self, request: &CloseSessionRequest) -> Result<CloseSessionResponse, Error> {
         self.session(&request.session_id)?;
-        self.cancel(&request.session_id)
-            .map_err(Error::into_internal_error)?;
-        self.sessions
-            .retain(|session| session.id != request.session_id);
+        self.cancel(&request.session_id).map_err(Error::into_internal_error)?;
+        self.sessions.retain(|session| session.id != request.session_id);
         Ok(CloseSessionResponse::new())
     }
 
     fn prompt(&mut self, id: &RawValue, request: &PromptRequest) -> Result<(), Error> {
         let session = self.session(&request.session_id)?;
         if session.turn.is_some() {
-            return Err(Error::new(
-                -32600,
-                "this session has a turn that has not ended",
-            ));
+            return Err(Error::new(-32600, "this session has a turn that has not ended"));
         }
         for block in &request.prompt {
             let chunk = ContentChunk::new(block.clone());
@@ -296,12 +270,10 @@ impl Agent {
             && let Ok(CancelRequestNotification { request_id, .. }) = read(params)
         {
             let id = serde_json::to_string(&request_id)?;
-            let session = self.sessions.iter_mut().find(|session| {
-                session
-                    .turn
-                    .as_ref()
-                    .is_some_and(|turn| turn.request().get() == id)
-            });
+            let session = self
+                .sessions
+                .iter_mut()
+                .find(|session| session.turn.as_ref().is_some_and(|turn| turn.request().get() == id));
             if let Some(turn) = session.and_then(|session| session.turn.take()) {
                 let error = Error::request_cancelled();
                 return self.send(&wire::error(Some(turn.request()), error));
@@ -311,19 +283,12 @@ impl Agent {
     }
 
     fn response(&mut self, id: &RawValue, result: Option<&RawValue>) {
-        let turns = self
-            .sessions
-            .iter_mut()
-            .filter_map(|session| session.turn.as_mut());
+        let turns = self.sessions.iter_mut().filter_map(|session| session.turn.as_mut());
         for turn in turns {
             if turn.waits_for(id.get()) {
                 let outcome = result
-                    .and_then(|result| {
-                        serde_json::from_str::<RequestPermissionResponse>(result.get()).ok()
-                    })
-                    .map_or(RequestPermissionOutcome::Cancelled, |response| {
-                        response.outcome
-                    });
+                    .and_then(|result| serde_json::from_str::<RequestPermissionResponse>(result.get()).ok())
+                    .map_or(RequestPermissionOutcome::Cancelled, |response| response.outcome);
                 turn.permission(&outcome);
                 return;
             }
@@ -360,11 +325,7 @@ impl Agent {
         {
             turn.wait_for(number);
         }
-        let request = RequestPermissionRequest::new(
-            session.clone(),
-            permission.tool_call,
-            permission.options,
-        );
+        let request = RequestPermissionRequest::new(session.clone(), permission.tool_call, permission.options);
         self.send(&wire::request(
             number,
             CLIENT_METHOD_NAMES.session_request_permission,
@@ -431,8 +392,7 @@ fn now(result: impl Serialize) -> Result<Answer, Error> {
 
 fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, Error> {
     let params = params.map_or("null", RawValue::get);
-    serde_json::from_str(params)
-        .map_err(|error| Error::invalid_params().data(serde_json::json!(error.to_string())))
+    serde_json::from_str(params).map_err(|error| Error::invalid_params().data(serde_json::json!(error.to_string())))
 }
 
 #[cfg(test)]

@@ -29,12 +29,7 @@ fn prompt(agent: &mut Agent, text: &str) -> Vec<Value> {
 
 fn agent() -> Agent {
     let mut agent = Agent::default();
-    call(
-        &mut agent,
-        &json!(1),
-        "initialize",
-        &json!({"protocolVersion": 1}),
-    );
+    call(&mut agent, &json!(1), "initialize", &json!({"protocolVersion": 1}));
     call(
         &mut agent,
         &json!(2),
@@ -65,12 +60,7 @@ fn it_starts_with_initialize() {
     assert_eq!(answer[0]["error"]["code"], -32600);
     let answer = call(&mut agent, &json!(8), "initialize", &json!({}));
     assert_eq!(answer[0]["error"]["code"], -32602, "no protocolVersion");
-    let answer = call(
-        &mut agent,
-        &json!(9),
-        "initialize",
-        &json!({"protocolVersion": 9}),
-    );
+    let answer = call(&mut agent, &json!(9), "initialize", &json!({"protocolVersion": 9}));
     assert_eq!(answer[0]["id"], 9);
     assert_eq!(answer[0]["result"]["protocolVersion"], 1);
 }
@@ -78,12 +68,7 @@ fn it_starts_with_initialize() {
 #[test]
 fn a_session_is_answered_before_its_commands() {
     let mut agent = Agent::default();
-    call(
-        &mut agent,
-        &json!(1),
-        "initialize",
-        &json!({"protocolVersion": 1}),
-    );
+    call(&mut agent, &json!(1), "initialize", &json!({"protocolVersion": 1}));
     let lines = call(
         &mut agent,
         &json!(null),
@@ -131,10 +116,7 @@ fn a_history_is_replayed_before_the_answer() {
         &json!({"sessionId": "demo-1", "cwd": "/tmp", "mcpServers": []}),
     );
     assert_eq!(text(&lines, "user_message_chunk"), "Hello");
-    assert_eq!(
-        text(&lines, "agent_message_chunk"),
-        text(&said, "agent_message_chunk")
-    );
+    assert_eq!(text(&lines, "agent_message_chunk"), text(&said, "agent_message_chunk"));
     assert_eq!(lines.last().unwrap()["id"], 4);
     let lines = call(
         &mut agent,
@@ -162,8 +144,7 @@ fn a_tool_runs_only_with_permission() {
 
 #[test]
 fn a_turn_can_be_cancelled_while_it_waits() {
-    let cancel =
-        json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "demo-1"}});
+    let cancel = json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "demo-1"}});
     for text in ["/tool", "/wait"] {
         let mut agent = agent();
         prompt(&mut agent, text);
@@ -173,20 +154,16 @@ fn a_turn_can_be_cancelled_while_it_waits() {
         assert_eq!(stop_reason(&lines), "cancelled");
         assert!(agent.hear(&cancel).is_empty(), "nothing is left to cancel");
         // An answer that comes too late is for nobody.
-        let late =
-            json!({"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "cancelled"}}});
+        let late = json!({"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "cancelled"}}});
         assert!(agent.hear(&late).is_empty());
         assert_eq!(stop_reason(&prompt(&mut agent, "again")), "end_turn");
     }
     let mut agent = agent();
     prompt(&mut agent, "/tool");
-    let lines = agent
-        .hear(&json!({"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "cancelled"}}}));
+    let lines = agent.hear(&json!({"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "cancelled"}}}));
     assert_eq!(stop_reason(&lines), "cancelled");
     prompt(&mut agent, "/wait");
-    let lines = agent.hear(
-        &json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": "prompt"}}),
-    );
+    let lines = agent.hear(&json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": "prompt"}}));
     assert_eq!(lines[0]["error"]["code"], -32800);
 }
 
@@ -195,12 +172,7 @@ fn a_session_has_one_turn_at_a_time_and_can_be_closed() {
     let mut agent = agent();
     prompt(&mut agent, "/wait");
     assert_eq!(prompt(&mut agent, "second")[0]["error"]["code"], -32600);
-    let lines = call(
-        &mut agent,
-        &json!(6),
-        "session/close",
-        &json!({"sessionId": "demo-1"}),
-    );
+    let lines = call(&mut agent, &json!(6), "session/close", &json!({"sessionId": "demo-1"}));
     assert_eq!(lines[0]["result"]["stopReason"], "cancelled");
     assert_eq!(lines[1]["id"], 6);
     assert!(prompt(&mut agent, "gone")[0]["error"].is_object());
@@ -240,18 +212,9 @@ fn bad_lines_are_answered_and_survived() {
     ] {
         agent.receive(line).unwrap();
         let answer: Value = serde_json::from_str(&agent.output.pop().unwrap()).unwrap();
-        assert_eq!(
-            answer["error"]["code"],
-            code,
-            "{}",
-            String::from_utf8_lossy(line)
-        );
+        assert_eq!(answer["error"]["code"], code, "{}", String::from_utf8_lossy(line));
     }
-    for silent in [
-        &b"\n"[..],
-        br#"{"method":"unknown"}"#,
-        br#"{"id":9,"result":null}"#,
-    ] {
+    for silent in [&b"\n"[..], br#"{"method":"unknown"}"#, br#"{"id":9,"result":null}"#] {
         agent.receive(silent).unwrap();
         assert!(agent.output.is_empty());
     }

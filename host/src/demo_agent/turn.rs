@@ -2,10 +2,9 @@
 
 use super::FAKE_TOKEN;
 use agent_client_protocol_schema::v1::{
-    ContentBlock, ContentChunk, EmbeddedResourceResource, PermissionOption, PermissionOptionKind,
-    Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus, RequestPermissionOutcome, SessionUpdate,
-    StopReason, TextContent, ToolCall, ToolCallContent, ToolCallStatus, ToolCallUpdate,
-    ToolCallUpdateFields, ToolKind,
+    ContentBlock, ContentChunk, EmbeddedResourceResource, PermissionOption, PermissionOptionKind, Plan, PlanEntry,
+    PlanEntryPriority, PlanEntryStatus, RequestPermissionOutcome, SessionUpdate, StopReason, TextContent, ToolCall,
+    ToolCallContent, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
@@ -132,9 +131,7 @@ fn steps(prompt: &[ContentBlock]) -> VecDeque<Step> {
         steps.tool();
     }
     if has("secret") {
-        steps.say(&format!(
-            "The token is {FAKE_TOKEN}, keep it to yourself.\n"
-        ));
+        steps.say(&format!("The token is {FAKE_TOKEN}, keep it to yourself.\n"));
     }
     if has("wait") {
         steps.say("Waiting to be cancelled.\n");
@@ -157,10 +154,7 @@ impl Steps {
     fn say(&mut self, text: &str) {
         let mut rest = text;
         while !rest.is_empty() {
-            let end = rest
-                .char_indices()
-                .nth(CHUNK)
-                .map_or(rest.len(), |(end, _)| end);
+            let end = rest.char_indices().nth(CHUNK).map_or(rest.len(), |(end, _)| end);
             let (piece, behind) = rest.split_at(end);
             self.update(SessionUpdate::AgentMessageChunk(chunk(piece)));
             rest = behind;

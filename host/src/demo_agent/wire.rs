@@ -46,8 +46,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 /// Reads a line; the error is for whoever wrote it.
 pub(super) fn parse(line: &[u8]) -> Result<Message<'_>, Error> {
     let json: &RawValue = serde_json::from_slice(line).map_err(|_| Error::parse_error())?;
-    let envelope: Envelope<'_> =
-        serde_json::from_str(json.get()).map_err(|_| Error::invalid_request())?;
+    let envelope: Envelope<'_> = serde_json::from_str(json.get()).map_err(|_| Error::invalid_request())?;
     match envelope {
         Envelope {
             method: Some(method),
@@ -79,11 +78,7 @@ struct Request<'a, T> {
     params: T,
 }
 
-pub(super) fn request<'a>(
-    id: u64,
-    method: &'a str,
-    params: impl Serialize + 'a,
-) -> impl Serialize + 'a {
+pub(super) fn request<'a>(id: u64, method: &'a str, params: impl Serialize + 'a) -> impl Serialize + 'a {
     Request {
         jsonrpc: "2.0",
         id: Some(id),
@@ -92,10 +87,7 @@ pub(super) fn request<'a>(
     }
 }
 
-pub(super) fn notification<'a>(
-    method: &'a str,
-    params: impl Serialize + 'a,
-) -> impl Serialize + 'a {
+pub(super) fn notification<'a>(method: &'a str, params: impl Serialize + 'a) -> impl Serialize + 'a {
     Request {
         jsonrpc: "2.0",
         id: None,

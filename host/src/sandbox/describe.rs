@@ -89,10 +89,7 @@ impl fmt::Display for Unsuitable {
                 formatter,
                 "is text; a proxy is a binary WebAssembly component, such as `consort build` makes"
             ),
-            Self::Foreign => write!(
-                formatter,
-                "is not WebAssembly; a proxy is a WebAssembly component"
-            ),
+            Self::Foreign => write!(formatter, "is not WebAssembly; a proxy is a WebAssembly component"),
             Self::Module => write!(
                 formatter,
                 "is a core WebAssembly module; a proxy is a component, such as `consort build` makes"
@@ -163,14 +160,8 @@ pub fn describe(bytes: &[u8]) -> Result<Description, Unsuitable> {
         }
         // A text file may be large: its beginning tells enough.
         let head = &bytes[..bytes.len().min(1024)];
-        let text = head
-            .iter()
-            .all(|&byte| byte >= b' ' || byte.is_ascii_whitespace());
-        return Err(if text {
-            Unsuitable::Text
-        } else {
-            Unsuitable::Foreign
-        });
+        let text = head.iter().all(|&byte| byte >= b' ' || byte.is_ascii_whitespace());
+        return Err(if text { Unsuitable::Text } else { Unsuitable::Foreign });
     }
     read(bytes).map_err(|error| Unsuitable::Broken(error.to_string()))
 }
@@ -379,25 +370,13 @@ mod tests {
     fn wanted_and_offered_versions_are_named() {
         let proxy = component(&["consort:proxy/channel@0.2.0"], &["start", "receive"]);
         let error = proxy.check().unwrap_err();
-        assert_eq!(
-            error,
-            Unsuitable::Version("consort:proxy/channel@0.2.0".into())
-        );
+        assert_eq!(error, Unsuitable::Version("consort:proxy/channel@0.2.0".into()));
         let sentence = error.to_string();
-        assert!(
-            sentence.contains("wants consort:proxy/channel@0.2.0"),
-            "{sentence}"
-        );
-        assert!(
-            sentence.contains("offers consort:proxy/channel@0.1.0"),
-            "{sentence}"
-        );
+        assert!(sentence.contains("wants consort:proxy/channel@0.2.0"), "{sentence}");
+        assert!(sentence.contains("offers consort:proxy/channel@0.1.0"), "{sentence}");
 
         let proxy = component(&[OURS[0], "wasi:cli/stdout@0.3.0"], &["start", "receive"]);
-        assert_eq!(
-            proxy.check(),
-            Err(Unsuitable::Wasi("wasi:cli/stdout@0.3.0".into()))
-        );
+        assert_eq!(proxy.check(), Err(Unsuitable::Wasi("wasi:cli/stdout@0.3.0".into())));
     }
 
     #[test]

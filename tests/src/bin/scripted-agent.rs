@@ -11,9 +11,7 @@ use std::thread;
 
 fn main() -> io::Result<()> {
     let mut arguments = env::args_os().skip(1);
-    let path = arguments
-        .next()
-        .ok_or_else(|| io::Error::other("no socket is named"))?;
+    let path = arguments.next().ok_or_else(|| io::Error::other("no socket is named"))?;
     let stays = arguments.next().is_some();
     let mut socket = UnixStream::connect(path)?;
     frame::write(&mut socket, Kind::Hello, &process::id().to_be_bytes())?;

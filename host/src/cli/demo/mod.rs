@@ -22,8 +22,7 @@ use std::{env, fs, process};
 const PROXIES: [&str; 2] = ["context", "redact"];
 
 /// The file that `context` finds in the demo's working directory.
-const INSTRUCTIONS: &str =
-    "# Rules of this project\nAnswer in one sentence.\nNever push to main.\n";
+const INSTRUCTIONS: &str = "# Rules of this project\nAnswer in one sentence.\nNever push to main.\n";
 
 /// What a token of GitHub's looks like; this one has never been one, and is put together here so that nobody's scanner takes
 /// this file for a leak.
@@ -44,8 +43,7 @@ pub(super) fn run(_arguments: &Arguments) -> anyhow::Result<u8> {
     let building = started.elapsed();
 
     let directory = Directory::new()?;
-    fs::write(directory.0.join("AGENTS.md"), INSTRUCTIONS)
-        .context("cannot write to the temporary directory")?;
+    fs::write(directory.0.join("AGENTS.md"), INSTRUCTIONS).context("cannot write to the temporary directory")?;
     let recorder = Arc::new(Recorder::new());
     let options = ConnectionOptions {
         proxies: built
@@ -113,8 +111,7 @@ struct Directory(PathBuf);
 impl Directory {
     fn new() -> anyhow::Result<Self> {
         let path = env::temp_dir().join(format!("consort-demo-{}", process::id()));
-        fs::create_dir(&path)
-            .with_context(|| format!("cannot make the directory {}", path.display()))?;
+        fs::create_dir(&path).with_context(|| format!("cannot make the directory {}", path.display()))?;
         // Agents and proxies are told real paths.
         Ok(Self(fs::canonicalize(&path).unwrap_or(path)))
     }

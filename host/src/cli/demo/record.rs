@@ -2,8 +2,8 @@
 
 use crate::tap::{Hop, Kind, Place, Tap};
 use agent_client_protocol_schema::v1::{
-    AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, ContentBlock, ContentChunk, EmbeddedResourceResource,
-    PromptRequest, SessionNotification, SessionUpdate,
+    AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, ContentBlock, ContentChunk, EmbeddedResourceResource, PromptRequest,
+    SessionNotification, SessionUpdate,
 };
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -59,10 +59,7 @@ impl Tap for Recorder {
         let now = self.started.elapsed();
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         record.hops += 1;
-        if hop.method == AGENT_METHOD_NAMES.initialize
-            && hop.kind == Kind::Result
-            && hop.to == Place::Client
-        {
+        if hop.method == AGENT_METHOD_NAMES.initialize && hop.kind == Kind::Result && hop.to == Place::Client {
             record.ready = Some(now);
         } else if hop.method == AGENT_METHOD_NAMES.session_prompt {
             record.prompt_hop(hop, now);

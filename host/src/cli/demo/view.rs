@@ -30,18 +30,8 @@ impl View<'_> {
     pub(super) fn render(&self) -> String {
         let mut screen = String::from("\n");
         self.chain(&mut screen);
-        self.journey(
-            &mut screen,
-            "The prompt goes down",
-            &self.record.prompt,
-            Way::Down,
-        );
-        self.journey(
-            &mut screen,
-            "The answer comes up",
-            &self.record.answer,
-            Way::Up,
-        );
+        self.journey(&mut screen, "The prompt goes down", &self.record.prompt, Way::Down);
+        self.journey(&mut screen, "The answer comes up", &self.record.answer, Way::Up);
         self.summary(&mut screen);
         screen
     }
@@ -55,19 +45,13 @@ impl View<'_> {
                 format!("[{name} {}]", size(proxy.size))
             })
             .collect();
-        put(
-            screen,
-            &format!("  client ── {} ── demo agent", names.join(" ── ")),
-        );
+        put(screen, &format!("  client ── {} ── demo agent", names.join(" ── ")));
     }
 
     fn journey(&self, screen: &mut String, title: &str, passages: &[Passage], way: Way) {
         let arrow = if way == Way::Down { "▼" } else { "▲" };
         put(screen, "");
-        put(
-            screen,
-            &self.paint.text(Look::Bold, &format!("{arrow} {title}")),
-        );
+        put(screen, &self.paint.text(Look::Bold, &format!("{arrow} {title}")));
         let first = match way {
             Way::Down => Place::Client,
             Way::Up => Place::Agent,
@@ -76,11 +60,7 @@ impl View<'_> {
             put(screen, "  nothing was seen");
             return;
         };
-        let sender = if way == Way::Down {
-            "client"
-        } else {
-            "demo agent"
-        };
+        let sender = if way == Way::Down { "client" } else { "demo agent" };
         self.heading(screen, sender, &count(begun.messages));
         for line in begun.text.lines() {
             self.line(screen, ' ', Look::Dim, line, false);
@@ -171,11 +151,7 @@ impl View<'_> {
 }
 
 fn way_of(passage: &Passage) -> Way {
-    if passage.from < passage.to {
-        Way::Down
-    } else {
-        Way::Up
-    }
+    if passage.from < passage.to { Way::Down } else { Way::Up }
 }
 
 fn count(messages: usize) -> String {
@@ -219,12 +195,7 @@ mod tests {
                 unsuitable: None,
             })
             .collect();
-        let (client, context, redact, agent) = (
-            Place::Client,
-            Place::Proxy(0),
-            Place::Proxy(1),
-            Place::Agent,
-        );
+        let (client, context, redact, agent) = (Place::Client, Place::Proxy(0), Place::Proxy(1), Place::Agent);
         let record = Record {
             prompt: vec![
                 passage(client, context, "[text]\nkey ghp_x\n"),

@@ -76,11 +76,7 @@ impl Client {
     }
 
     /// Sends a request and returns its id.
-    pub(super) async fn request(
-        &mut self,
-        method: &str,
-        params: impl Serialize,
-    ) -> anyhow::Result<u64> {
+    pub(super) async fn request(&mut self, method: &str, params: impl Serialize) -> anyhow::Result<u64> {
         let id = self.next_id;
         self.next_id += 1;
         self.send(&Call {
@@ -105,11 +101,7 @@ impl Client {
     }
 
     /// Answers a request.
-    pub(super) async fn answer(
-        &self,
-        id: &RawValue,
-        outcome: Result<impl Serialize, Error>,
-    ) -> anyhow::Result<()> {
+    pub(super) async fn answer(&self, id: &RawValue, outcome: Result<impl Serialize, Error>) -> anyhow::Result<()> {
         let (result, error) = match outcome {
             Ok(result) => (Some(result), None),
             Err(error) => (None, Some(error)),
@@ -187,9 +179,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
 
 fn parse(line: &[u8]) -> Option<Incoming> {
     let envelope: Envelope = serde_json::from_slice(line).ok()?;
-    let params = envelope
-        .params
-        .or_else(|| RawValue::from_string("null".into()).ok())?;
+    let params = envelope.params.or_else(|| RawValue::from_string("null".into()).ok())?;
     Some(match (envelope.id, envelope.method) {
         (Some(id), Some(method)) => Incoming::Request { id, method, params },
         (None, Some(method)) => Incoming::Notification { method, params },

@@ -7,11 +7,10 @@ use super::{Request, check_version, rpc_failure};
 use crate::cli::{exit, run};
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, CancelNotification, CancelRequestNotification,
-    ContentBlock, Error, Implementation, InitializeRequest, InitializeResponse, NewSessionRequest,
-    NewSessionResponse, PROTOCOL_LEVEL_METHOD_NAMES, PromptRequest, PromptResponse,
-    RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
-    SelectedPermissionOutcome, SessionId, StopReason,
+    AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, CancelNotification, CancelRequestNotification, ContentBlock, Error,
+    Implementation, InitializeRequest, InitializeResponse, NewSessionRequest, NewSessionResponse,
+    PROTOCOL_LEVEL_METHOD_NAMES, PromptRequest, PromptResponse, RequestPermissionOutcome, RequestPermissionRequest,
+    RequestPermissionResponse, SelectedPermissionOutcome, SessionId, StopReason,
 };
 use anyhow::Context;
 use serde::Serialize;
@@ -160,14 +159,10 @@ impl Conversation {
         if method == CLIENT_METHOD_NAMES.session_update {
             self.show.update(params)?;
         } else if method == PROTOCOL_LEVEL_METHOD_NAMES.cancel_request
-            && let Ok(CancelRequestNotification { request_id, .. }) =
-                serde_json::from_str(params.get())
+            && let Ok(CancelRequestNotification { request_id, .. }) = serde_json::from_str(params.get())
         {
             let id = serde_json::to_string(&request_id)?;
-            let position = self
-                .pending
-                .iter()
-                .position(|pending| pending.id.get() == id);
+            let position = self.pending.iter().position(|pending| pending.id.get() == id);
             if let Some(pending) = position.and_then(|position| self.pending.remove(position)) {
                 self.show.note("the agent has withdrawn its question")?;
                 let error = Error::request_cancelled();
@@ -180,12 +175,7 @@ impl Conversation {
         Ok(())
     }
 
-    async fn request(
-        &mut self,
-        id: Box<RawValue>,
-        method: &str,
-        params: &RawValue,
-    ) -> anyhow::Result<()> {
+    async fn request(&mut self, id: Box<RawValue>, method: &str, params: &RawValue) -> anyhow::Result<()> {
         if method != CLIENT_METHOD_NAMES.session_request_permission {
             let error = Error::method_not_found();
             return self.client.answer(&id, Err::<(), _>(error)).await;
@@ -255,9 +245,7 @@ impl Conversation {
                     ))?;
                     return self.ask();
                 };
-                RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(
-                    option.option_id.clone(),
-                ))
+                RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option.option_id.clone()))
             }
         };
         if let Some(pending) = self.pending.pop_front() {
@@ -273,8 +261,7 @@ impl Conversation {
             return Ok(false);
         };
         self.cancelled = true;
-        self.show
-            .note("cancelling the turn; Ctrl-C again ends the program")?;
+        self.show.note("cancelling the turn; Ctrl-C again ends the program")?;
         let notification = CancelNotification::new(session);
         self.client
             .notify(AGENT_METHOD_NAMES.session_cancel, notification)
@@ -288,8 +275,7 @@ impl Conversation {
 }
 
 fn read<T: serde::de::DeserializeOwned>(method: &str, result: &RawValue) -> anyhow::Result<T> {
-    serde_json::from_str(result.get())
-        .with_context(|| format!("the agent's answer to {method} is not what ACP says"))
+    serde_json::from_str(result.get()).with_context(|| format!("the agent's answer to {method} is not what ACP says"))
 }
 
 /// The exit status of a stop reason that this version does not know.

@@ -7,7 +7,7 @@ mod show;
 
 use super::chain::{self, ChainArguments};
 use super::{exit, run};
-use crate::connection::{self, ClientStreams, ConnectionOptions};
+use crate::connection::{self, ClientStreams, ConnectionOptions, Ending};
 use anyhow::{Context, bail};
 use clap::{Args, ValueHint};
 pub(super) use question::Policy;
@@ -153,26 +153,35 @@ pub(super) async fn converse(options: ConnectionOptions, request: Request) -> an
     let mut chain = Box::pin(connection::serve(options, streams));
     let conversation = Conversation::new(Client::new(to_chain, from_chain), request)?;
     let mut conversation = Box::pin(conversation.run());
-    let outcome = tokio::select! {
-        outcome = &mut conversation => outcome,
-        served = &mut chain => {
-            // What it said last is still to be read, and may be the reason.
-            return match (conversation.await, served) {
-                (Err(error), Err(cause)) if error.is::<ChainEnded>() => Err(cause),
-                (outcome, _) => Ok(outcome?.status()),
-            };
-        }
+    let (outcome, ended) = tokio::select! {
+        outcome = &mut conversation => (outcome, None),
+        // What it said last is still to be read, and may be the reason.
+        ended = &mut chain => (conversation.as_mut().await, Some(ended)),
     };
     // Ends the chain's input.
     drop(conversation);
-    match outcome {
-        Ok(Outcome::Aborted(status)) => Ok(status),
-        outcome => {
-            if let Ok(Err(error)) = tokio::time::timeout(FAREWELL, chain).await {
-                tracing::warn!("the chain ended with an error: {error:#}");
-            }
-            Ok(outcome?.status())
+    if let Ok(Outcome::Aborted(status)) = outcome {
+        return Ok(status);
+    }
+    let ended = match ended {
+        Some(ended) => Some(ended),
+        None => tokio::time::timeout(FAREWELL, chain).await.ok(),
+    };
+    match (outcome, ended.transpose()) {
+        (Ok(outcome), Ok(_)) => Ok(outcome.status()),
+        (Ok(outcome), Err(error)) => {
+            tracing::warn!("the chain ended with an error: {error:#}");
+            Ok(outcome.status())
         }
+        (Err(error), Err(cause)) if error.is::<ChainEnded>() => Err(cause),
+        (Err(error), ended) => Err(match ended.ok().flatten() {
+            // Says the same as the error that was sent for it, without the wrapping.
+            Some(Ending {
+                failure: Some(sentence),
+                agent_missing,
+            }) => exit::failure(if agent_missing { exit::NOT_FOUND } else { exit::FAILURE }, sentence),
+            _ => error,
+        }),
     }
 }
 
@@ -180,9 +189,7 @@ pub(super) async fn converse(options: ConnectionOptions, request: Request) -> an
 fn rpc_failure(method: &str, error: &agent_client_protocol_schema::v1::Error) -> anyhow::Error {
     let mut sentence = format!("{method} failed: {}", error.message);
     if let Some(data) = &error.data {
-        let details = data
-            .as_str()
-            .map_or_else(|| data.to_string(), str::to_owned);
+        let details = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
         sentence.push_str(": ");
         sentence.push_str(&super::text::shortened(&details, 1000));
     }

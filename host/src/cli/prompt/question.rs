@@ -23,22 +23,14 @@ pub(in crate::cli) enum Policy {
 /// The outcome by an option that the agent offered: the one that lasts least among those of the right kind, else `cancelled`.
 pub(super) fn by_kind(options: &[PermissionOption], policy: Policy) -> RequestPermissionOutcome {
     let kinds = match policy {
-        Policy::Allow => [
-            PermissionOptionKind::AllowOnce,
-            PermissionOptionKind::AllowAlways,
-        ],
-        Policy::Ask | Policy::Reject => [
-            PermissionOptionKind::RejectOnce,
-            PermissionOptionKind::RejectAlways,
-        ],
+        Policy::Allow => [PermissionOptionKind::AllowOnce, PermissionOptionKind::AllowAlways],
+        Policy::Ask | Policy::Reject => [PermissionOptionKind::RejectOnce, PermissionOptionKind::RejectAlways],
     };
     kinds
         .iter()
         .find_map(|kind| options.iter().find(|option| option.kind == *kind))
         .map_or(RequestPermissionOutcome::Cancelled, |option| {
-            RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(
-                option.option_id.clone(),
-            ))
+            RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option.option_id.clone()))
         })
 }
 
@@ -102,25 +94,19 @@ fn start(file: File) -> io::Result<Reader> {
     let (ask, asked) = blocking::sync_channel(1);
     let (sender, lines) = mpsc::channel(1);
     // Not waited for at the end: it may be in a read.
-    thread::Builder::new()
-        .name("terminal".into())
-        .spawn(move || {
-            let mut reader = BufReader::new(file);
-            while asked.recv().is_ok() {
-                let mut line = String::new();
-                if reader.read_line(&mut line).is_err() {
-                    line.clear();
-                }
-                if sender.blocking_send(line).is_err() {
-                    break;
-                }
+    thread::Builder::new().name("terminal".into()).spawn(move || {
+        let mut reader = BufReader::new(file);
+        while asked.recv().is_ok() {
+            let mut line = String::new();
+            if reader.read_line(&mut line).is_err() {
+                line.clear();
             }
-        })?;
-    Ok(Reader {
-        terminal,
-        ask,
-        lines,
-    })
+            if sender.blocking_send(line).is_err() {
+                break;
+            }
+        }
+    })?;
+    Ok(Reader { terminal, ask, lines })
 }
 
 #[cfg(test)]

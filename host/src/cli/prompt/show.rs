@@ -3,8 +3,8 @@
 use crate::cli::exit;
 use crate::cli::text::{Look, Paint, colour, one_line, plain, shortened};
 use agent_client_protocol_schema::v1::{
-    ContentBlock, Plan, PlanEntryStatus, RequestPermissionOutcome, RequestPermissionRequest,
-    SessionNotification, SessionUpdate, ToolCall, ToolCallContent, ToolCallStatus, ToolCallUpdate,
+    ContentBlock, Plan, PlanEntryStatus, RequestPermissionOutcome, RequestPermissionRequest, SessionNotification,
+    SessionUpdate, ToolCall, ToolCallContent, ToolCallStatus, ToolCallUpdate,
 };
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -150,10 +150,7 @@ impl Show {
             self.line(&format!("  {}) {}", number + 1, one_line(&option.name)))?;
         }
         self.close_line();
-        eprint_text(&format!(
-            "  1-{}, or nothing to cancel: ",
-            request.options.len()
-        ));
+        eprint_text(&format!("  1-{}, or nothing to cancel: ", request.options.len()));
         self.error = Column::Middle;
         Ok(())
     }

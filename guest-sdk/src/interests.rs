@@ -1,0 +1,145 @@
+//! What a proxy wants to see. Owns the patterns; the runtime asks it whether a delivered message is owned or a copy.
+
+use crate::peer::Peer;
+#[cfg(target_family = "wasm")]
+use crate::raw;
+
+/// Which messages a proxy wants, as `start` returns it.
+///
+/// A method is an exact name, `prefix/*` for all methods that begin with `prefix/`, or `*` for all. A pattern with a `*` never
+/// means `initialize`, which every proxy gets, or methods that begin with `$/`. What no interest matches goes past the proxy
+/// at no cost. Responses need no interest: whoever asked gets them.
+///
+/// ```
+/// use consort_proxy::{Interests, Peer::{Agent, Client}};
+///
+/// let interests = Interests::new().intercept(Client, "session/prompt").observe(Agent, "*");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Interests(Vec<Interest>);
+
+/// One interest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// Where the messages come from: the client or the agent.
+    pub source: Peer,
+    /// A method or a pattern.
+    pub method: String,
+    /// Owned, or just seen.
+    pub how: How,
+}
+
+/// What a proxy wants to do with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Get a copy, of a request also of its response, without delaying or changing anything.
+    Observe,
+    /// Own the message. Wins where both match.
+    Intercept,
+}
+
+impl Interests {
+    /// No interest in anything.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Also owns messages of this method that come from `source`.
+    #[must_use]
+    pub fn intercept(self, source: Peer, method: impl Into<String>) -> Self {
+        self.and(source, method, How::Intercept)
+    }
+
+    /// Also gets copies of messages of this method that come from `source`.
+    #[must_use]
+    pub fn observe(self, source: Peer, method: impl Into<String>) -> Self {
+        self.and(source, method, How::Observe)
+    }
+
+    /// Also notices when sessions end (observes `session/close` and `session/delete` from the client), so that
+    /// [`crate::Sessions`] forget them.
+    #[must_use]
+    pub fn session_ends(self) -> Self {
+        self.observe(Peer::Client, "session/close")
+            .observe(Peer::Client, "session/delete")
+    }
+
+    fn and(mut self, source: Peer, method: impl Into<String>, how: How) -> Self {
+        self.0.push(Interest {
+            source,
+            method: method.into(),
+            how,
+        });
+        self
+    }
+
+    /// The interests, in the order in which they were given.
+    pub fn iter(&self) -> impl Iterator<Item = &Interest> {
+        self.0.iter()
+    }
+
+    /// What these interests mean for a message: nothing, a copy, or owning it.
+    pub fn matching(&self, source: Peer, method: &str) -> Option<How> {
+        let mut matching = self
+            .0
+            .iter()
+            .filter(|interest| interest.source == source && matches(&interest.method, method));
+        matching
+            .clone()
+            .find(|interest| interest.how == How::Intercept)
+            .or_else(|| matching.next())
+            .map(|found| found.how)
+    }
+
+    pub(crate) fn observes(&self) -> bool {
+        self.0.iter().any(|interest| interest.how == How::Observe)
+    }
+
+    #[cfg(target_family = "wasm")]
+    pub(crate) fn into_raw(self) -> Vec<raw::Interest> {
+        let raw = |interest: Interest| raw::Interest {
+            source: interest.source.raw(),
+            method: interest.method,
+            how: match interest.how {
+                How::Observe => raw::How::Observe,
+                How::Intercept => raw::How::Intercept,
+            },
+        };
+        self.0.into_iter().map(raw).collect()
+    }
+}
+
+fn matches(pattern: &str, method: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) if prefix.is_empty() || prefix.ends_with('/') => {
+            method.starts_with(prefix) && method != "initialize" && !method.starts_with("$/")
+        }
+        _ => pattern == method,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Peer::{Agent, Client};
+
+    #[test]
+    fn patterns_match_as_the_world_says() {
+        let interests = Interests::new()
+            .observe(Client, "*")
+            .intercept(Client, "session/*")
+            .intercept(Agent, "$/x");
+        for (source, method, how) in [
+            (Client, "session/prompt", Some(How::Intercept)),
+            (Client, "session", Some(How::Observe)),
+            (Client, "fs/read", Some(How::Observe)),
+            (Client, "initialize", None),
+            (Client, "$/cancel_request", None),
+            (Agent, "$/x", Some(How::Intercept)),
+            (Agent, "session/update", None),
+        ] {
+            assert_eq!(interests.matching(source, method), how, "{method}");
+        }
+        assert!(!matches("se*", "session"), "a star stands alone or behind a slash");
+    }
+}

@@ -1,0 +1,21 @@
+//! The chain: who gets which message next. A state machine without input or output of its own: lines' messages and turns'
+//! results go in, bytes for the two edges, turns and effects come out. Must not know WebAssembly, processes or clocks other
+//! than through [`Effect`].
+
+mod cancel;
+mod commit;
+mod handshake;
+mod host;
+mod interest;
+mod lanes;
+mod parcel;
+mod proxy;
+mod recovery;
+mod router;
+mod sessions;
+#[cfg(test)]
+mod tests;
+mod turns;
+
+pub(crate) use host::file_answer;
+pub use router::{Effect, ProxySetup, Router};

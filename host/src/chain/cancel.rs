@@ -1,0 +1,157 @@
+//! Giving requests up, hop by hop, once. A cancel is never kept back and never answered.
+
+use super::commit::{CANCELLED, cancel_method};
+use super::parcel::{Body, CallId, Direction, Edge, Lane, Parcel, Position, Requester, Responder};
+use super::proxy::Target;
+use super::router::Router;
+use crate::message::RequestId;
+use crate::wire::envelope::{Id, error_text};
+use crate::wire::scan;
+use crate::wire::text::Text;
+
+impl Router {
+    /// `$/cancel_request` from a peer at an end.
+    pub(super) fn cancel_from_edge(&mut self, edge: Edge, params: Option<&Text>) {
+        let own_id = params.and_then(|params| {
+            let range = scan::find(params, "/requestId")?;
+            Id::parse(&params.slice(range).to_text())
+        });
+        if let Some(call) = own_id.and_then(|id| self.ends[edge.index()].ids.get(&id).copied()) {
+            self.cancel(call);
+        }
+    }
+
+    /// A proxy gives up a request of its own.
+    pub(super) fn cancel_own(&mut self, index: usize, own: Option<RequestId>) {
+        let Some(own) = own else { return };
+        match self.proxies[index].requests.get(&own).copied() {
+            Some(Target::Call(call)) => self.cancel(call),
+            Some(Target::Host(_)) => {
+                self.proxies[index].requests.remove(&own);
+                let error = error_text(CANCELLED, "cancelled", None);
+                self.deliver_host_response(index, own, Err(error));
+            }
+            None => {}
+        }
+    }
+
+    /// Tells whoever has to answer a request that nobody wants the answer, and the same for what was sent on its behalf.
+    pub(super) fn cancel(&mut self, call: CallId) {
+        let Some(record) = self.calls.get_mut(&call) else {
+            return;
+        };
+        if record.answered || std::mem::replace(&mut record.cancelled, true) {
+            return;
+        }
+        let children = record.children.clone();
+        match record.responder {
+            Responder::Edge(edge) => {
+                let params = Text::of(&serde_json::json!({ "requestId": call }));
+                let end = &mut self.ends[edge.index()];
+                if end.gone.is_none() {
+                    end.output.call(None, "$/cancel_request", Some(&params));
+                }
+            }
+            Responder::Proxy(index, ticket) => {
+                let source = record.direction.source();
+                if !self.is_passed_on(&children) {
+                    let params = Text::of(&serde_json::json!({ "requestId": ticket }));
+                    self.tell(index, source, cancel_method(), Some(params));
+                }
+            }
+            Responder::KeptBack(index) => self.cancel_kept(index, call),
+            Responder::Nobody => {}
+        }
+        for child in children {
+            self.cancel(child);
+        }
+    }
+
+    /// Whether one of these requests went on without an id: then its proxy has nothing left to do.
+    pub(super) fn is_passed_on(&self, children: &[CallId]) -> bool {
+        children.iter().any(|child| {
+            self.calls
+                .get(child)
+                .is_some_and(|record| matches!(record.requester, Requester::Proxy { own: None, .. }))
+        })
+    }
+
+    /// A request that nobody has seen yet is answered here.
+    fn cancel_kept(&mut self, index: usize, call: CallId) {
+        let wanted = |parcel: &Parcel| matches!(parcel.body, Body::Request { call: kept, .. } if kept == call);
+        for lanes in &mut self.proxies[index].lanes {
+            if lanes.take(wanted).is_some() {
+                break;
+            }
+        }
+        let error = error_text(CANCELLED, "cancelled before anybody had seen it", None);
+        self.respond(call, Err(error), Position::Proxy(index));
+    }
+
+    /// `session/cancel` that has to wait behind a prompt: the proxy that holds the prompt is told at once, and so is the
+    /// agent if that proxy has requests of its own there.
+    pub(super) fn announce_cancel(&mut self, index: usize, parcel: &Parcel) {
+        let Body::Notification { method, params } = &parcel.body else {
+            return;
+        };
+        if &**method != "session/cancel" || parcel.direction != Direction::Down {
+            return;
+        }
+        self.tell(index, Direction::Down.source(), method.clone(), params.clone());
+        let busy = self.proxies[index].requests.values().any(|target| {
+            matches!(target, Target::Call(call) if self.calls.get(call).is_some_and(|record| {
+                record.direction == Direction::Down && record.lane == parcel.lane && !record.answered
+            }))
+        });
+        if busy {
+            self.travel(parcel.clone(), Position::Proxy(index));
+        }
+    }
+
+    /// A proxy answered a prompt itself: the cancels that waited behind it are for nobody.
+    pub(super) fn drop_kept_cancels(&mut self, index: usize, prompt: CallId) {
+        let Some(lane) = self.calls.get(&prompt).map(|record| record.lane.clone()) else {
+            return;
+        };
+        let lanes = &mut self.proxies[index].lanes[Direction::Down.index()];
+        loop {
+            let mut next_prompt = false;
+            let cancel = lanes.take(|parcel| {
+                let same = parcel.lane == lane;
+                next_prompt |= same && &**parcel.method() == "session/prompt";
+                same && !next_prompt && &**parcel.method() == "session/cancel"
+            });
+            if cancel.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Stops a prompt of a session that somebody else's fault ended, the way that every agent knows.
+    pub(super) fn cancel_prompts(&mut self, index: usize, children: &[CallId]) {
+        for child in children {
+            let Some(record) = self.calls.get(child) else { continue };
+            let Lane::Session(session) = record.lane.clone() else {
+                continue;
+            };
+            if &*record.method != "session/prompt"
+                || record.direction != Direction::Down
+                || record.answered
+                || record.cancelled
+            {
+                continue;
+            }
+            let params = Text::of(&serde_json::json!({ "sessionId": &*session }));
+            let body = Body::Notification {
+                method: "session/cancel".into(),
+                params: Some(params),
+            };
+            let parcel = Parcel {
+                direction: Direction::Down,
+                lane: Lane::Session(session),
+                body,
+            };
+            self.travel(parcel, Position::Proxy(index));
+        }
+    }
+}

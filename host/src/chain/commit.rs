@@ -1,0 +1,247 @@
+//! What a turn brought: the proxy's messages enter the chain, and what it held is let go.
+
+use super::parcel::{Body, CallId, Direction, Lane, Parcel, Position, Requester, Responder};
+use super::proxy::{Inbound, Owned, OwnedWhat, Status, Target, What};
+use super::router::Router;
+use crate::fault::Fault;
+use crate::message::{
+    Message, Notification, Outcome, Peer, Receipt, Request, RequestId, Response, Sent, Ticket, TurnResult,
+};
+use crate::wire::envelope::error_text;
+use crate::wire::scan;
+use std::sync::Arc;
+
+/// JSON-RPC code of a request that was given up.
+pub(super) const CANCELLED: i64 = -32800;
+
+impl Router {
+    /// A turn is over.
+    pub fn finish_turn(&mut self, index: usize, result: Result<TurnResult, Fault>) {
+        let Some(inbound) = self.proxies[index].running.take() else {
+            return;
+        };
+        match result {
+            Err(fault) => self.failed(index, Some(inbound), &fault),
+            Ok(result) if self.proxies[index].status == Status::Replaying => {
+                self.replayed(index, &inbound, result.sent);
+            }
+            Ok(result) => {
+                for sent in result.sent {
+                    self.commit(index, sent);
+                }
+                self.end_of_turn(index, inbound, result.receipt);
+            }
+        }
+        self.settle();
+        self.wake(index);
+    }
+
+    fn end_of_turn(&mut self, index: usize, inbound: Inbound, receipt: Receipt) {
+        match inbound.what {
+            What::Notification { .. } if receipt == Receipt::Done => {
+                self.take_ticket(index, inbound.ticket);
+            }
+            What::Response {
+                hold: Some((direction, lane)),
+                ..
+            } => self.releases.push_back((index, direction, lane)),
+            _ => {}
+        }
+    }
+
+    /// The proxy does not own a message any more; what it held up goes on after this.
+    pub(super) fn take_ticket(&mut self, index: usize, ticket: Ticket) -> Option<Owned> {
+        let mut owned = self.proxies[index].tickets.remove(&ticket)?;
+        self.end_holds(index, &mut owned.holds);
+        Some(owned)
+    }
+
+    fn end_holds(&mut self, index: usize, holds: &mut Vec<(Direction, Lane)>) {
+        for (direction, lane) in holds.drain(..) {
+            self.releases.push_back((index, direction, lane));
+        }
+    }
+
+    fn commit(&mut self, index: usize, sent: Sent) {
+        match sent {
+            Sent::Release(ticket) => {
+                self.take_ticket(index, ticket);
+            }
+            Sent::Message(Peer::Host, message) => self.to_host(index, message),
+            Sent::Message(to, message) => {
+                let Some(direction) = Direction::towards(to) else {
+                    return;
+                };
+                match message {
+                    Message::Request(request) => self.commit_request(index, direction, request),
+                    Message::Notification(notification) => self.commit_notification(index, direction, notification),
+                    Message::Response(response) => self.commit_response(index, response),
+                }
+            }
+        }
+    }
+
+    fn commit_request(&mut self, index: usize, direction: Direction, request: Request) {
+        let Request {
+            id,
+            on_behalf_of,
+            method,
+            params,
+        } = request;
+        let owned = on_behalf_of.and_then(|ticket| Some((ticket, self.proxies[index].tickets.get(&ticket)?)));
+        let behalf = owned.as_ref().and_then(|(_, owned)| match owned.what {
+            OwnedWhat::Request(call) => Some(call),
+            OwnedWhat::Notification { .. } => None,
+        });
+        let onward = owned.as_ref().is_some_and(|(_, owned)| owned.direction == direction);
+        let ticket = owned.map(|(ticket, _)| ticket);
+        if on_behalf_of.is_some() && ticket.is_none() {
+            // What it was sent on behalf of ended while the turn ran.
+            if let Some(id) = id {
+                let error = error_text(CANCELLED, "what this request was sent on behalf of has ended", None);
+                self.deliver_host_response(index, id, Err(error));
+            }
+            return;
+        }
+        let requester = Requester::Proxy { index, own: id, behalf };
+        let lane = self.lane_of(&method, params.as_ref());
+        let call = self.new_call(requester, direction, method.clone(), lane.clone());
+        if let Some(id) = id {
+            self.proxies[index].requests.insert(id, Target::Call(call));
+        }
+        if let (true, Some(ticket)) = (onward, ticket) {
+            self.carried_on(index, ticket);
+        }
+        let parent = behalf.and_then(|behalf| self.calls.get_mut(&behalf));
+        let cancelled = parent.is_some_and(|parent| {
+            parent.children.push(call);
+            parent.cancelled
+        });
+        let body = Body::Request { call, method, params };
+        self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
+        if cancelled {
+            self.cancel(call);
+        }
+    }
+
+    /// An owned message was sent on to the opposite side: its holds end, and a notification is done with.
+    fn carried_on(&mut self, index: usize, ticket: Ticket) {
+        let Some(owned) = self.proxies[index].tickets.get_mut(&ticket) else {
+            return;
+        };
+        if matches!(owned.what, OwnedWhat::Notification { .. }) {
+            self.take_ticket(index, ticket);
+            return;
+        }
+        let mut holds = std::mem::take(&mut owned.holds);
+        self.end_holds(index, &mut holds);
+    }
+
+    fn commit_notification(&mut self, index: usize, direction: Direction, notification: Notification) {
+        let Notification {
+            on_behalf_of,
+            method,
+            params,
+        } = notification;
+        if &*method == "$/cancel_request" {
+            let own = params.as_ref().and_then(|params| cancelled_number(params));
+            return self.cancel_own(index, own);
+        }
+        if let Some(ticket) = on_behalf_of
+            && let Some(owned) = self.proxies[index].tickets.get(&ticket)
+            && owned.direction == direction
+            && matches!(owned.what, OwnedWhat::Notification { .. })
+        {
+            self.take_ticket(index, ticket);
+        }
+        let lane = self.lane_of(&method, params.as_ref());
+        let body = Body::Notification { method, params };
+        self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
+    }
+
+    fn commit_response(&mut self, index: usize, response: Response) {
+        let Some(owned) = self.take_ticket(index, response.id) else {
+            return;
+        };
+        let OwnedWhat::Request(call) = owned.what else { return };
+        let Some(record) = self.calls.get(&call) else { return };
+        match &*record.method {
+            "session/prompt" => self.drop_kept_cancels(index, call),
+            "initialize" => self.remember_answer(index, &response.outcome),
+            _ => {}
+        }
+        self.respond(call, response.outcome, Position::Proxy(index));
+    }
+
+    /// A request that a proxy sent on without an id was answered: the answer goes on to whoever asked the proxy.
+    pub(super) fn end_leg(
+        &mut self,
+        index: usize,
+        leg: CallId,
+        behalf: Option<CallId>,
+        parcel: Parcel,
+    ) -> Option<Parcel> {
+        self.calls.remove(&leg);
+        let behalf = behalf?;
+        let record = self.calls.get_mut(&behalf)?;
+        if record.answered {
+            return None;
+        }
+        record.answered = true;
+        let responder = std::mem::replace(&mut record.responder, Responder::Nobody);
+        let mut children = std::mem::take(&mut record.children);
+        let method = record.method.clone();
+        let forgotten = matches!(record.requester, Requester::Nobody);
+        if let Responder::Proxy(owner, ticket) = responder {
+            self.take_ticket(owner, ticket);
+            self.proxies[owner].closed.push(ticket);
+        }
+        children.retain(|child| *child != leg);
+        for child in children {
+            self.cancel(child);
+        }
+        let Body::Response { outcome, .. } = parcel.body else {
+            return None;
+        };
+        if &*method == "initialize" {
+            self.remember_downstream(index, &outcome);
+        }
+        if forgotten {
+            self.calls.remove(&behalf);
+            return None;
+        }
+        Some(Parcel {
+            body: Body::Response {
+                call: behalf,
+                method,
+                outcome,
+            },
+            ..parcel
+        })
+    }
+
+    /// The outcome of a request to the host.
+    pub fn host_answer(&mut self, index: usize, operation: u64, outcome: Outcome) {
+        let proxy = &mut self.proxies[index];
+        let own: Option<RequestId> = proxy
+            .requests
+            .iter()
+            .find(|(_, target)| **target == Target::Host(operation))
+            .map(|(own, _)| *own);
+        if let Some(own) = own {
+            proxy.requests.remove(&own);
+            self.deliver_host_response(index, own, outcome);
+        }
+    }
+}
+
+/// The `requestId` of a `$/cancel_request`, if it is a number that Consort or a proxy gave out.
+pub(super) fn cancelled_number(params: &crate::wire::text::Text) -> Option<u64> {
+    let range = scan::find(params, "/requestId")?;
+    params.slice(range).decode()
+}
+
+/// The method of `$/cancel_request`.
+pub(super) fn cancel_method() -> Arc<str> {
+    "$/cancel_request".into()
+}

@@ -1,0 +1,192 @@
+//! `initialize`: the agent is started for it, nothing overtakes it, its version is only ever lowered, and a proxy that was
+//! made anew gets it again.
+
+use super::parcel::Edge;
+use super::proxy::{Inbound, Status, What};
+use super::router::{Effect, Phase, Router};
+use crate::message::{Message, Outcome, Peer, Sent};
+use crate::wire::edit::{self, Edit};
+use crate::wire::envelope::{Id, Incoming, error_text};
+use crate::wire::scan;
+use crate::wire::text::Text;
+
+/// The version that proxies speak which say nothing about it.
+const PROXY_VERSION: u64 = 1;
+
+impl Router {
+    /// The client's `initialize`.
+    pub(super) fn initialize(&mut self, id: Id, params: Option<Text>) {
+        let version = params.as_ref().and_then(protocol_version);
+        let (Some(version), Some(text)) = (version, params) else {
+            return self.refuse(
+                Edge::Client,
+                id,
+                -32602,
+                "`initialize` has no `protocolVersion` that is a number",
+            );
+        };
+        let proxied = self
+            .proxies
+            .iter()
+            .any(|proxy| proxy.status != Status::Off && proxy.interests.intercepts());
+        let (offered, text) = if proxied && version > PROXY_VERSION {
+            let lower = Edit::Replace("/protocolVersion".into(), Text::of(&PROXY_VERSION));
+            (PROXY_VERSION, edit::apply(&text, &[lower]).unwrap_or(text))
+        } else {
+            (version, text)
+        };
+        self.offered = offered;
+        self.phase = Phase::Initializing;
+        if self.agent_running {
+            self.request_from(Edge::Client, id, "initialize".into(), Some(text));
+        } else {
+            self.first = Some((id, Some(text)));
+            self.effects.push_back(Effect::StartAgent);
+        }
+    }
+
+    /// The agent runs, or why it does not, as a JSON-RPC error.
+    pub fn agent_started(&mut self, result: Result<(), Text>) {
+        let first = self.first.take();
+        match (result, first) {
+            (Ok(()), first) => {
+                self.agent_running = true;
+                self.ends[Edge::Agent.index()].gone = None;
+                if let Some((id, params)) = first {
+                    self.request_from(Edge::Client, id, "initialize".into(), params);
+                }
+            }
+            (Err(error), Some((id, _))) => self.initialized(&id, Err(error)),
+            (Err(_), None) => {}
+        }
+        self.settle();
+    }
+
+    /// The end of an `initialize`: what waited behind it goes on.
+    pub(super) fn initialized(&mut self, id: &Id, outcome: Outcome) {
+        self.was_ready |= outcome.is_ok();
+        self.phase = if self.was_ready { Phase::Ready } else { Phase::Fresh };
+        self.ends[Edge::Client.index()].output.response(id, &outcome);
+        while self.phase != Phase::Initializing
+            && let Some(message) = self.behind_initialize.pop_front()
+        {
+            self.behind_bytes = self.behind_bytes.saturating_sub(size(&message));
+            self.client_begins(message);
+        }
+    }
+
+    pub(super) fn wait_behind_initialize(&mut self, message: Incoming) {
+        self.behind_bytes += size(&message);
+        self.behind_initialize.push_back(message);
+    }
+
+    /// An agent must not answer with a later version than it was offered.
+    pub(super) fn check_version(&self, outcome: Outcome) -> Outcome {
+        let answered = outcome.as_ref().ok().and_then(protocol_version);
+        match answered {
+            Some(answered) if answered > self.offered => {
+                let reason = format!(
+                    "the agent answered `initialize` with protocol version {answered}, though at most {} was offered",
+                    self.offered
+                );
+                Err(error_text(-32603, &reason, None))
+            }
+            _ => outcome,
+        }
+    }
+
+    pub(super) fn remember_handshake(&mut self, index: usize, params: Option<&Text>) {
+        let handshake = &mut self.proxies[index].handshake;
+        handshake.params = params.cloned();
+        handshake.downstream = None;
+        handshake.answer = None;
+    }
+
+    pub(super) fn remember_downstream(&mut self, index: usize, outcome: &Outcome) {
+        self.proxies[index].handshake.downstream = outcome.as_ref().ok().cloned();
+    }
+
+    pub(super) fn remember_answer(&mut self, index: usize, outcome: &Outcome) {
+        self.proxies[index].handshake.answer = outcome.as_ref().ok().cloned();
+    }
+
+    /// Shows a new instance the `initialize` that its predecessor saw.
+    pub(super) fn begin_replay(&mut self, index: usize) {
+        let handshake = &self.proxies[index].handshake;
+        if handshake.downstream.is_none() {
+            self.proxies[index].status = Status::Ready;
+            return;
+        }
+        let what = What::Replay {
+            params: handshake.params.clone(),
+        };
+        let ticket = self.number();
+        let source = Peer::Client;
+        let inbound = Inbound { source, ticket, what };
+        self.push_first(index, inbound);
+        self.proxies[index].status = Status::Replaying;
+    }
+
+    fn push_first(&mut self, index: usize, inbound: Inbound) {
+        self.inbox_bytes += inbound.size();
+        self.proxies[index].inbox.push_front(inbound);
+    }
+
+    /// A turn of a replayed `initialize`: what is sent stays here.
+    pub(super) fn replayed(&mut self, index: usize, inbound: &Inbound, sent: Vec<Sent>) {
+        let mut over = false;
+        for sent in sent {
+            match sent {
+                Sent::Message(Peer::Host, message) => self.to_host(index, message),
+                Sent::Message(_, Message::Request(request)) => match request.id {
+                    None => over = true,
+                    Some(own) => {
+                        let downstream = self.proxies[index].handshake.downstream.clone();
+                        let outcome = downstream.ok_or_else(|| error_text(-32603, "`initialize` had no answer", None));
+                        let what = What::Response {
+                            own,
+                            outcome,
+                            hold: None,
+                        };
+                        let ticket = self.number();
+                        let source = Peer::Agent;
+                        self.push_first(index, Inbound { source, ticket, what });
+                    }
+                },
+                Sent::Message(_, Message::Response(response)) => {
+                    over = true;
+                    let proxy = &self.proxies[index];
+                    let before = proxy.handshake.answer.as_ref().map(Text::to_text);
+                    let now = response.outcome.as_ref().ok().map(Text::to_text);
+                    if before.is_some() && before != now {
+                        tracing::warn!(
+                            "proxy `{}` answers `initialize` differently than before it failed",
+                            proxy.name
+                        );
+                    }
+                }
+                Sent::Message(_, Message::Notification(_)) | Sent::Release(_) => {}
+            }
+        }
+        if over {
+            // Whatever the replayed request was worth is over with it.
+            self.proxies[index].closed.push(inbound.ticket);
+            self.proxies[index].status = Status::Ready;
+        }
+    }
+}
+
+fn protocol_version(value: &Text) -> Option<u64> {
+    value.slice(scan::find(value, "/protocolVersion")?).decode()
+}
+
+fn size(message: &Incoming) -> usize {
+    // What the record itself takes.
+    const RECORD: usize = 128;
+    match message {
+        Incoming::Request { params, .. } | Incoming::Notification { params, .. } => {
+            RECORD + params.as_ref().map_or(0, Text::len)
+        }
+        Incoming::Response { .. } => RECORD,
+    }
+}

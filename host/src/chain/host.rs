@@ -1,0 +1,149 @@
+//! The peer `host`: what a proxy can ask of Consort itself. A new service is a new method here and nowhere else.
+
+use super::commit::cancelled_number;
+use super::proxy::Target;
+use super::router::{Effect, Router};
+use crate::message::{Message, Notification, Outcome, Request};
+use crate::wire::envelope::error_text;
+use crate::wire::text::Text;
+use serde::Deserialize;
+use std::path::{Component, Path};
+use std::time::Duration;
+use tracing::Level;
+
+/// The longest sleep: a day.
+const MAX_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Bytes of a file that are read if the proxy does not say how many.
+const DEFAULT_READ: u64 = 1024 * 1024;
+
+/// The most bytes of a file that are read at once.
+const MAX_READ: u64 = 16 * 1024 * 1024;
+
+#[derive(Deserialize)]
+struct Sleep {
+    milliseconds: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReadFile {
+    session_id: String,
+    path: String,
+    max_bytes: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct LogLine {
+    level: String,
+    message: String,
+}
+
+impl Router {
+    /// A message of a proxy to the host.
+    pub(super) fn to_host(&mut self, index: usize, message: Message) {
+        match message {
+            Message::Request(request) => self.host_request(index, request),
+            Message::Notification(notification) => self.host_notification(index, &notification),
+            // The host asks nothing of proxies.
+            Message::Response(_) => {}
+        }
+    }
+
+    fn host_request(&mut self, index: usize, request: Request) {
+        let Some(own) = request.id else { return };
+        let operation = self.number();
+        let effect = match &*request.method {
+            "host/sleep" => decode(request.params.as_ref()).map(|sleep: Sleep| Effect::Sleep {
+                operation,
+                proxy: index,
+                duration: Duration::from_millis(sleep.milliseconds).min(MAX_SLEEP),
+            }),
+            "host/file/read" => decode(request.params.as_ref()).and_then(|read| self.read_file(index, operation, read)),
+            other => {
+                let known = "host/sleep, host/file/read";
+                Err(error_text(
+                    -32601,
+                    &format!("the host does not know `{other}`; it knows {known}"),
+                    None,
+                ))
+            }
+        };
+        match effect {
+            Ok(effect) => {
+                self.proxies[index].requests.insert(own, Target::Host(operation));
+                self.effects.push_back(effect);
+            }
+            Err(error) => self.deliver_host_response(index, own, Err(error)),
+        }
+    }
+
+    fn read_file(&self, index: usize, operation: u64, read: ReadFile) -> Result<Effect, Text> {
+        let plain = Path::new(&read.path)
+            .components()
+            .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        if !plain || read.path.is_empty() {
+            let reason = format!("`{}` is not a relative path without `..`", read.path);
+            return Err(error_text(-32602, &reason, None));
+        }
+        let Some(directory) = self.sessions.directory(&read.session_id) else {
+            let reason = format!("no working directory is known for session `{}`", read.session_id);
+            return Err(error_text(-32002, &reason, None));
+        };
+        Ok(Effect::ReadFile {
+            operation,
+            proxy: index,
+            directory,
+            path: read.path,
+            max_bytes: read.max_bytes.unwrap_or(DEFAULT_READ).min(MAX_READ),
+        })
+    }
+
+    fn host_notification(&mut self, index: usize, notification: &Notification) {
+        match &*notification.method {
+            "host/log" => {
+                if let Ok(line) = decode::<LogLine>(notification.params.as_ref()) {
+                    let level = line.level.parse().unwrap_or(Level::INFO);
+                    self.proxies[index].log.message(level, &line.message);
+                }
+            }
+            "$/cancel_request" => {
+                let own = notification.params.as_ref().and_then(cancelled_number);
+                self.cancel_own(index, own);
+            }
+            other => {
+                let name = &self.proxies[index].name;
+                tracing::debug!(
+                    "a notification `{}` of proxy `{name}` to the host was dropped",
+                    crate::log::printable(other)
+                );
+            }
+        }
+    }
+}
+
+fn decode<T: serde::de::DeserializeOwned>(params: Option<&Text>) -> Result<T, Text> {
+    let text = params.map(Text::to_vec).unwrap_or_else(|| b"{}".to_vec());
+    serde_json::from_slice(&text).map_err(|error| error_text(-32602, &format!("wrong params: {error}"), None))
+}
+
+/// What a file read is answered with.
+pub(crate) fn file_answer(read: std::io::Result<(Vec<u8>, bool)>) -> Outcome {
+    let (mut bytes, truncated) = read.map_err(|error| {
+        let code = if error.kind() == std::io::ErrorKind::NotFound {
+            -32002
+        } else {
+            -32603
+        };
+        error_text(code, &format!("the file cannot be read: {error}"), None)
+    })?;
+    if let Err(error) = std::str::from_utf8(&bytes) {
+        // A cut may fall into a character; anything else is no text.
+        if !truncated || error.error_len().is_some() {
+            return Err(error_text(-32603, "the file is not UTF-8 text", None));
+        }
+        bytes.truncate(error.valid_up_to());
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(Text::of(&serde_json::json!({ "text": text, "truncated": truncated })))
+}

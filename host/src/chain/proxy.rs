@@ -1,0 +1,226 @@
+//! What the chain knows of one proxy.
+
+use super::interest::Interests;
+use super::lanes::Lanes;
+use super::parcel::{CallId, Direction, Lane};
+use super::recovery::Restarts;
+use crate::log::ProxyLog;
+use crate::message::{Message, Outcome, Peer, RequestId, Ticket};
+use crate::wire::text::Text;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Copies that wait for an observer; more are dropped and counted.
+const MAX_COPIES: usize = 256;
+
+/// Bytes of copies that wait for an observer. One above it is let in alone.
+const MAX_COPY_BYTES: usize = 4 * 1024 * 1024;
+
+/// Whether a proxy can take a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    /// It can.
+    Ready,
+    /// Its instance is being made again; its messages wait.
+    Restarting,
+    /// It is being shown `initialize` again; its messages wait.
+    Replaying,
+    /// It failed too often and rests: everything goes past it.
+    Off,
+}
+
+/// One proxy of the chain.
+pub(super) struct ProxyState {
+    pub(super) name: Arc<str>,
+    pub(super) log: ProxyLog,
+    pub(super) interests: Interests,
+    pub(super) status: Status,
+    pub(super) inbox: VecDeque<Inbound>,
+    copies: VecDeque<Inbound>,
+    copy_bytes: usize,
+    lost: u64,
+    /// The message of the turn that runs now.
+    pub(super) running: Option<Inbound>,
+    /// Whether it is in the queue of proxies that have something to do.
+    pub(super) queued: bool,
+    pub(super) tickets: HashMap<Ticket, Owned>,
+    pub(super) requests: HashMap<RequestId, Target>,
+    pub(super) lanes: [Lanes; 2],
+    /// Tickets that ended since its last turn.
+    pub(super) closed: Vec<Ticket>,
+    pub(super) restarts: Restarts,
+    pub(super) handshake: Handshake,
+}
+
+/// What is remembered of `initialize`, to show it again to a new instance.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Handshake {
+    /// The `params` that the proxy got.
+    pub(super) params: Option<Text>,
+    /// What came back from behind it.
+    pub(super) downstream: Option<Text>,
+    /// What it answered itself.
+    pub(super) answer: Option<Text>,
+}
+
+/// Where a proxy's own request went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// Into the chain.
+    Call(CallId),
+    /// To the host, as the operation with this number.
+    Host(u64),
+}
+
+/// A delivered message that a proxy owns, and what it holds up.
+#[derive(Debug)]
+pub(super) struct Owned {
+    pub(super) direction: Direction,
+    pub(super) what: OwnedWhat,
+    pub(super) holds: Vec<(Direction, Lane)>,
+}
+
+/// What a proxy owns.
+#[derive(Debug)]
+pub(super) enum OwnedWhat {
+    /// A request.
+    Request(CallId),
+    /// A notification, kept so that it can go on if the proxy fails.
+    Notification {
+        method: Arc<str>,
+        params: Option<Text>,
+        lane: Lane,
+    },
+}
+
+/// A message that waits for its turn, or has it.
+#[derive(Clone, Debug)]
+pub(super) struct Inbound {
+    pub(super) source: Peer,
+    pub(super) ticket: Ticket,
+    pub(super) what: What,
+}
+
+/// What is delivered.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Request {
+        call: CallId,
+        method: Arc<str>,
+        params: Option<Text>,
+    },
+    Notification {
+        method: Arc<str>,
+        params: Option<Text>,
+    },
+    Response {
+        own: RequestId,
+        outcome: Outcome,
+        /// What the response holds up until its turn is over, if no ticket does.
+        hold: Option<(Direction, Lane)>,
+    },
+    /// Something that gives no rights: a copy, or news.
+    Copy(Message),
+    /// `initialize` again.
+    Replay {
+        params: Option<Text>,
+    },
+}
+
+impl Inbound {
+    /// Bytes that it keeps in memory, roughly.
+    pub(super) fn size(&self) -> usize {
+        // What the record itself takes.
+        const RECORD: usize = 128;
+        let text = match &self.what {
+            What::Request { params, .. } | What::Notification { params, .. } => params.as_ref(),
+            What::Response { outcome, .. } => match outcome {
+                Ok(text) | Err(text) => Some(text),
+            },
+            What::Copy(_) | What::Replay { .. } => None,
+        };
+        RECORD + text.map_or(0, Text::len)
+    }
+}
+
+impl ProxyState {
+    pub(super) fn new(name: Arc<str>, log: ProxyLog, interests: Interests) -> Self {
+        Self {
+            name,
+            log,
+            interests,
+            status: Status::Ready,
+            inbox: VecDeque::new(),
+            copies: VecDeque::new(),
+            copy_bytes: 0,
+            lost: 0,
+            running: None,
+            queued: false,
+            tickets: HashMap::new(),
+            requests: HashMap::new(),
+            lanes: Default::default(),
+            closed: Vec::new(),
+            restarts: Restarts::default(),
+            handshake: Handshake::default(),
+        }
+    }
+
+    /// Whether it can have a turn now and has something to do.
+    pub(super) fn can_run(&self) -> bool {
+        self.running.is_none()
+            && match self.status {
+                Status::Ready => !self.inbox.is_empty() || !self.copies.is_empty(),
+                Status::Replaying => matches!(
+                    self.inbox.front().map(|inbound| &inbound.what),
+                    Some(What::Replay { .. } | What::Response { .. })
+                ),
+                Status::Restarting | Status::Off => false,
+            }
+    }
+
+    /// The next message, and how many bytes the inbox lost with it: what it owns first, then copies.
+    pub(super) fn next(&mut self) -> Option<(Inbound, usize)> {
+        if let Some(inbound) = self.inbox.pop_front() {
+            let size = inbound.size();
+            return Some((inbound, size));
+        }
+        let copy = self.copies.pop_front()?;
+        self.copy_bytes -= copy_size(&copy);
+        Some((copy, 0))
+    }
+
+    /// Queues a copy, or counts it as lost.
+    pub(super) fn push_copy(&mut self, copy: Inbound, news: impl FnOnce(u64) -> Inbound) {
+        let size = copy_size(&copy);
+        let full = self.copies.len() >= MAX_COPIES || self.copy_bytes + size > MAX_COPY_BYTES;
+        if full && !self.copies.is_empty() {
+            self.lost += 1;
+            return;
+        }
+        if self.lost > 0 {
+            let news = news(std::mem::take(&mut self.lost));
+            self.copy_bytes += copy_size(&news);
+            self.copies.push_back(news);
+        }
+        self.copy_bytes += size;
+        self.copies.push_back(copy);
+    }
+
+    /// Drops all copies: the instance that wanted them is gone.
+    pub(super) fn drop_copies(&mut self) {
+        self.copies.clear();
+        self.copy_bytes = 0;
+        self.lost = 0;
+    }
+}
+
+fn copy_size(copy: &Inbound) -> usize {
+    match &copy.what {
+        What::Copy(Message::Request(request)) => request.params.as_ref().map_or(0, Text::len),
+        What::Copy(Message::Notification(notification)) => notification.params.as_ref().map_or(0, Text::len),
+        What::Copy(Message::Response(response)) => match &response.outcome {
+            Ok(text) | Err(text) => text.len(),
+        },
+        _ => 0,
+    }
+}

@@ -1,0 +1,281 @@
+//! What a failed turn costs, and how a proxy comes back.
+
+use super::parcel::{Body, CallId, Direction, Edge, Parcel, Position, Requester, Responder};
+use super::proxy::{Inbound, OwnedWhat, Status, Target, What};
+use super::router::{Effect, Phase, Router};
+use crate::fault::Fault;
+use crate::message::{Interest, Ticket};
+use crate::wire::envelope::error_text;
+use crate::wire::text::Text;
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hasher};
+use std::time::{Duration, Instant};
+
+/// The wait before the second restart in a row; it doubles with each one after.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+
+/// Restarts in a row after which a proxy rests.
+const MAX_RESTARTS: u32 = 6;
+
+/// How long a proxy rests that failed too often.
+const COOL_DOWN: Duration = Duration::from_secs(60);
+
+/// Time without a fault after which one is forgiven.
+const HEAL: Duration = Duration::from_secs(10);
+
+/// A proxy's faults in a row.
+#[derive(Debug, Default)]
+pub(super) struct Restarts {
+    spent: u32,
+    last: Option<Instant>,
+}
+
+impl Restarts {
+    /// How long to wait before the next restart.
+    fn next_wait(&mut self, now: Instant) -> Duration {
+        if let Some(last) = self.last {
+            let healed = now.duration_since(last).as_secs() / HEAL.as_secs();
+            self.spent = self.spent.saturating_sub(u32::try_from(healed).unwrap_or(u32::MAX));
+        }
+        self.last = Some(now);
+        self.spent += 1;
+        if self.spent > MAX_RESTARTS {
+            return COOL_DOWN;
+        }
+        if self.spent == 1 {
+            return Duration::ZERO;
+        }
+        let wait = FIRST_WAIT * 2u32.pow(self.spent - 2);
+        // Jitter of a quarter, so that several proxies do not come back at the same moment.
+        let random = std::hash::RandomState::new().build_hasher().finish();
+        wait + wait * u32::try_from(random % 100).unwrap_or(0) / 400
+    }
+}
+
+impl Router {
+    /// A proxy failed. Its turn never happened; what it owed is answered, and everything else goes on without it.
+    pub(super) fn failed(&mut self, index: usize, running: Option<Inbound>, fault: &Fault) {
+        let sentence = fault.sentence(&self.proxies[index].name);
+        tracing::error!("{sentence}");
+        let error = self.fault_text(index, fault, &sentence);
+        let untouched: Vec<Inbound> = running.into_iter().chain(self.drain_inbox(index)).collect();
+        self.give_up_owned(index, &untouched, &error);
+        for inbound in untouched {
+            self.go_past(index, inbound);
+        }
+        self.restart(index);
+    }
+
+    fn fault_text(&self, index: usize, fault: &Fault, sentence: &str) -> Text {
+        let data = serde_json::json!({
+            "proxy": &*self.proxies[index].name,
+            "phase": fault.phase.name(),
+            "class": fault.class.name(),
+            "cause": fault.cause,
+        });
+        error_text(-32603, sentence, Some(data))
+    }
+
+    fn drain_inbox(&mut self, index: usize) -> Vec<Inbound> {
+        let proxy = &mut self.proxies[index];
+        let inbox: Vec<Inbound> = proxy.inbox.drain(..).collect();
+        proxy.drop_copies();
+        proxy.closed.clear();
+        let bytes: usize = inbox.iter().map(Inbound::size).sum();
+        self.inbox_bytes = self.inbox_bytes.saturating_sub(bytes);
+        inbox
+    }
+
+    /// Ends everything that the proxy had in its hands, apart from messages that it has not touched.
+    fn give_up_owned(&mut self, index: usize, untouched: &[Inbound], error: &Text) {
+        let untouched: HashSet<Ticket> = untouched.iter().map(|inbound| inbound.ticket).collect();
+        let mut held: Vec<Ticket> = self.proxies[index]
+            .tickets
+            .keys()
+            .filter(|ticket| !untouched.contains(ticket))
+            .copied()
+            .collect();
+        held.sort_unstable();
+        let requests = std::mem::take(&mut self.proxies[index].requests);
+        for ticket in held {
+            let Some(owned) = self.take_ticket(index, ticket) else {
+                continue;
+            };
+            match owned.what {
+                OwnedWhat::Notification { method, params, lane } => {
+                    let direction = owned.direction;
+                    let body = Body::Notification { method, params };
+                    self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
+                }
+                OwnedWhat::Request(call) => self.give_up_request(index, call, error),
+            }
+        }
+        for target in requests.into_values() {
+            let Target::Call(call) = target else { continue };
+            let Some(record) = self.calls.get_mut(&call) else {
+                continue;
+            };
+            if record.answered {
+                self.calls.remove(&call);
+                continue;
+            }
+            record.requester = Requester::Nobody;
+            self.cancel_prompts(index, &[call]);
+            self.cancel(call);
+        }
+    }
+
+    fn give_up_request(&mut self, index: usize, call: CallId, error: &Text) {
+        let Some(record) = self.calls.get(&call) else { return };
+        let children = record.children.clone();
+        if self.is_passed_on(&children) {
+            return;
+        }
+        self.cancel_prompts(index, &children);
+        self.respond(call, Err(error.clone()), Position::Proxy(index));
+    }
+
+    /// A message that a failed proxy has not touched goes on as if the proxy were not there.
+    fn go_past(&mut self, index: usize, inbound: Inbound) {
+        let owned = self.proxies[index].tickets.remove(&inbound.ticket);
+        let (direction, holds) = match owned {
+            Some(owned) => (owned.direction, owned.holds),
+            None => (Direction::Down, Vec::new()),
+        };
+        match inbound.what {
+            What::Request { call, method, params } => {
+                if let Some(record) = self.calls.get_mut(&call)
+                    && !record.answered
+                {
+                    record.responder = Responder::Nobody;
+                    let cancelled = std::mem::take(&mut record.cancelled);
+                    let lane = record.lane.clone();
+                    let body = Body::Request { call, method, params };
+                    self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
+                    if cancelled {
+                        self.cancel(call);
+                    }
+                }
+            }
+            What::Notification { method, params } => {
+                let lane = self.lane_of(&method, params.as_ref());
+                let body = Body::Notification { method, params };
+                self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
+            }
+            What::Response { hold, .. } => {
+                if let Some((direction, lane)) = hold {
+                    self.releases.push_back((index, direction, lane));
+                }
+            }
+            What::Copy(_) | What::Replay { .. } => {}
+        }
+        for (direction, lane) in holds {
+            self.releases.push_back((index, direction, lane));
+        }
+    }
+
+    fn restart(&mut self, index: usize) {
+        let proxy = &mut self.proxies[index];
+        let after = proxy.restarts.next_wait(Instant::now());
+        proxy.status = if after.is_zero() {
+            Status::Restarting
+        } else {
+            Status::Off
+        };
+        if after == COOL_DOWN {
+            let rest = COOL_DOWN.as_secs();
+            tracing::error!(
+                "proxy `{}` failed too often: traffic goes past it for {rest} seconds",
+                proxy.name
+            );
+        }
+        self.effects.push_back(Effect::Restart { proxy: index, after });
+    }
+
+    /// A new instance is there, or why not.
+    pub fn proxy_restarted(&mut self, index: usize, result: Result<Vec<Interest>, Fault>) {
+        match result {
+            Ok(interests) => {
+                self.proxies[index].interests = super::interest::Interests::new(&interests);
+                self.begin_replay(index);
+            }
+            Err(fault) => self.failed(index, None, &fault),
+        }
+        self.settle();
+        self.wake(index);
+    }
+
+    /// Something that was to happen at a time may be due.
+    pub fn timer(&mut self, now: Instant) {
+        self.deliver_born(now);
+        self.settle();
+    }
+
+    /// The client sends nothing more. Its requests go on; nobody can be asked any more.
+    pub fn client_ended(&mut self) {
+        let error = error_text(-32603, "the client's input has ended, so it cannot answer", None);
+        self.close_end(Edge::Client, error);
+        self.settle();
+    }
+
+    /// The agent is gone, with the JSON-RPC error that tells why.
+    pub fn agent_ended(&mut self, error: Text) {
+        self.agent_running = false;
+        self.births = 0;
+        self.deliver_born(Instant::now());
+        self.close_end(Edge::Agent, error);
+        self.agent_output().clear();
+        for call in self.calls_where(|call| matches!(call.requester, Requester::Edge(Edge::Agent, _))) {
+            if let Some(record) = self.calls.get_mut(&call) {
+                record.requester = Requester::Nobody;
+            }
+            self.cancel(call);
+        }
+        let end = &mut self.ends[Edge::Agent.index()];
+        end.ids.clear();
+        end.open = 0;
+        self.settle();
+    }
+
+    /// Requests that wait at an end get the error, and so do later ones.
+    fn close_end(&mut self, edge: Edge, error: Text) {
+        self.ends[edge.index()].gone = Some(error.clone());
+        for call in self.calls_where(|call| call.responder == Responder::Edge(edge) && !call.answered) {
+            self.answer_from_edge(edge, call, Err(error.clone()));
+        }
+    }
+
+    fn calls_where(&self, mut wanted: impl FnMut(&super::parcel::Call) -> bool) -> Vec<CallId> {
+        let mut calls: Vec<CallId> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| wanted(call))
+            .map(|(id, _)| *id)
+            .collect();
+        calls.sort_unstable();
+        calls
+    }
+
+    /// Answers every request of the client that is still open: the connection ends.
+    pub fn give_up(&mut self, reason: &str) {
+        let error = error_text(-32603, reason, None);
+        if let Some((id, _)) = self.first.take() {
+            self.ends[0].output.response(&id, &Err(error.clone()));
+        }
+        for call in self.calls_where(|call| matches!(call.requester, Requester::Edge(Edge::Client, _))) {
+            if let Some(record) = self.calls.remove(&call)
+                && let Requester::Edge(_, id) = record.requester
+            {
+                self.ends[0].output.response(&id, &Err(error.clone()));
+            }
+        }
+        self.ends[0].open = 0;
+        self.phase = Phase::Fresh;
+        for message in std::mem::take(&mut self.behind_initialize) {
+            if let crate::wire::envelope::Incoming::Request { id, .. } = message {
+                self.ends[0].output.response(&id, &Err(error.clone()));
+            }
+        }
+        self.behind_bytes = 0;
+    }
+}

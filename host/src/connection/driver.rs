@@ -1,0 +1,536 @@
+//! The loop of one connection: lines in, turns, lines out. A turn that does not end at once goes on in a task of its own,
+//! so that a slow proxy holds up nothing but its own messages.
+
+use super::load::{self, Started};
+use super::timers::{Due, Timers};
+use super::{ClientStreams, ConnectionOptions, Ending, files};
+use crate::agent::{Agent, ending};
+use crate::chain::{Effect, ProxySetup, Router, file_answer};
+use crate::fault::{Class, Fault, Phase};
+use crate::message::{Interest, Outcome, TurnResult};
+use crate::sandbox::{Instance, Loaded, MAX_MESSAGE};
+use crate::wire::envelope::{self, Malformed, error_text};
+use crate::wire::lines::{Line, LineBuffer};
+use crate::wire::output::Output;
+use crate::wire::text::Text;
+use bytes::Bytes;
+use std::future::Future;
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+
+/// Bytes that may wait for one reader before the other side is not read any more.
+const MAX_WAITING: usize = 1024 * 1024;
+
+/// Bytes that may wait for proxies before neither side is read any more.
+const MAX_QUEUED: usize = 8 * 1024 * 1024;
+
+/// How long the agent may be silent after `initialize`. Editors give up after 20 to 60 s.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// How long what an ended agent wrote may take to arrive while a descendant keeps its pipe open.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// How long the last bytes for the client may take.
+const LAST_WRITE: Duration = Duration::from_secs(2);
+
+/// Lines of the agent that were no messages and are kept for an error.
+const KEPT_JUNK: usize = 3;
+
+/// Pieces in one write.
+const SLICES: usize = 16;
+
+/// What happens outside of the loop.
+enum Event {
+    Turn(usize, Result<(Instance, TurnResult), Fault>),
+    Restarted(usize, Result<(Instance, Vec<Interest>), Fault>),
+    HostAnswer(usize, u64, Outcome),
+}
+
+struct Slot {
+    loaded: Arc<Loaded>,
+    configuration: Text,
+    instance: Option<Instance>,
+}
+
+/// One connection.
+pub(super) struct Driver {
+    options: ConnectionOptions,
+    router: Router,
+    slots: Vec<Slot>,
+    client: ClientStreams,
+    client_lines: LineBuffer,
+    client_open: bool,
+    agent: Option<Agent>,
+    agent_lines: LineBuffer,
+    agent_open: bool,
+    /// Ends when the agent's process does.
+    agent_exit: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    junk: Vec<String>,
+    answered: bool,
+    timers: Timers,
+    events: mpsc::Receiver<Event>,
+    send_event: mpsc::Sender<Event>,
+    running: usize,
+    ending: Ending,
+}
+
+/// What woke the loop up.
+enum Woken {
+    ClientRead(std::io::Result<usize>),
+    AgentRead(std::io::Result<usize>),
+    ClientWritten(std::io::Result<usize>),
+    AgentWritten(std::io::Result<usize>),
+    Event(Option<Event>),
+    AgentExited,
+    Time,
+}
+
+impl Driver {
+    /// Loads the proxies. One that cannot be loaded makes every `initialize` fail with the reason.
+    pub(super) async fn new(options: ConnectionOptions, client: ClientStreams) -> anyhow::Result<Self> {
+        let mut ending = Ending::default();
+        let started = match load::start_all(&options.proxies, options.progress).await {
+            Ok(started) => started,
+            Err(error) => {
+                let sentence = format!("{error:#}");
+                tracing::error!("{sentence}");
+                ending.failure = Some(sentence);
+                Vec::new()
+            }
+        };
+        let mut setups = Vec::new();
+        let mut slots = Vec::new();
+        for Started {
+            loaded,
+            configuration,
+            instance,
+            interests,
+        } in started
+        {
+            setups.push(ProxySetup {
+                name: loaded.name.clone(),
+                log: loaded.log().clone(),
+                interests,
+            });
+            slots.push(Slot {
+                loaded,
+                configuration,
+                instance: Some(instance),
+            });
+        }
+        // Each proxy has at most one turn under way; reads and sleeps wait for room.
+        let (send_event, events) = mpsc::channel(slots.len() + 64);
+        Ok(Self {
+            router: Router::new(setups, options.tap.clone()),
+            options,
+            slots,
+            client,
+            client_lines: LineBuffer::new(MAX_MESSAGE),
+            client_open: true,
+            agent: None,
+            agent_lines: LineBuffer::new(MAX_MESSAGE),
+            agent_open: false,
+            agent_exit: None,
+            junk: Vec::new(),
+            answered: false,
+            timers: Timers::default(),
+            events,
+            send_event,
+            running: 0,
+            ending,
+        })
+    }
+
+    /// Runs until the end.
+    pub(super) async fn run(mut self) -> anyhow::Result<Ending> {
+        loop {
+            self.work().await;
+            if !self.client_open && self.is_done() {
+                break;
+            }
+            match self.wait().await {
+                Woken::ClientRead(Ok(0) | Err(_)) => self.client_ended().await,
+                Woken::ClientRead(Ok(_)) => self.client_lines().await,
+                Woken::AgentRead(Ok(0) | Err(_)) => self.agent_closed().await,
+                Woken::AgentRead(Ok(_)) => self.agent_lines().await,
+                Woken::ClientWritten(Ok(count)) if count > 0 => self.router.client_output().written(count),
+                // Nobody reads any more: nothing that happens now could matter to anybody.
+                Woken::ClientWritten(_) => {
+                    self.router.client_output().clear();
+                    break;
+                }
+                Woken::AgentWritten(Ok(count)) if count > 0 => self.router.agent_output().written(count),
+                Woken::AgentWritten(_) => {
+                    self.router.agent_output().clear();
+                    if let Some(agent) = &mut self.agent {
+                        agent.input = None;
+                    }
+                }
+                Woken::Event(Some(event)) => self.event(event),
+                Woken::Event(None) => {}
+                Woken::AgentExited => {
+                    self.agent_exit = None;
+                    self.timers.add(Instant::now() + DRAIN, Due::Drained);
+                }
+                Woken::Time => {
+                    if self.times().await {
+                        break;
+                    }
+                }
+            }
+        }
+        self.finish().await;
+        Ok(self.ending)
+    }
+
+    fn is_done(&mut self) -> bool {
+        self.router.open_client_requests() == 0
+            && self.running == 0
+            && self.router.client_output().waiting() == 0
+            && (self.router.agent_output().waiting() == 0 || self.agent.is_none())
+    }
+
+    /// Does everything that can be done without waiting.
+    async fn work(&mut self) {
+        loop {
+            while let Some(effect) = self.router.next_effect() {
+                self.effect(effect);
+            }
+            let Some((index, turn)) = self.router.next_turn() else {
+                return;
+            };
+            let Some(instance) = self.slots[index].instance.take() else {
+                let fault = Fault::new(
+                    Class::Host,
+                    Phase::Receive,
+                    "it has no instance; this is a fault of Consort",
+                );
+                self.router.finish_turn(index, Err(fault));
+                continue;
+            };
+            let mut turn = Box::pin(instance.turn(turn));
+            match std::future::poll_fn(|context| Poll::Ready(turn.as_mut().poll(context))).await {
+                Poll::Ready(result) => self.turn_ended(index, result),
+                Poll::Pending => self.apart(async move { Event::Turn(index, turn.await) }),
+            }
+        }
+    }
+
+    /// Goes on with something in a task of its own.
+    fn apart(&mut self, task: impl Future<Output = Event> + Send + 'static) {
+        self.running += 1;
+        let send = self.send_event.clone();
+        tokio::spawn(async move {
+            let event = task.await;
+            // The connection may be over.
+            let _ = send.send(event).await;
+        });
+    }
+
+    fn turn_ended(&mut self, index: usize, result: Result<(Instance, TurnResult), Fault>) {
+        let result = result.map(|(instance, result)| {
+            self.slots[index].instance = Some(instance);
+            result
+        });
+        self.router.finish_turn(index, result);
+    }
+
+    fn event(&mut self, event: Event) {
+        self.running = self.running.saturating_sub(1);
+        match event {
+            Event::Turn(index, result) => self.turn_ended(index, result),
+            Event::Restarted(index, result) => {
+                let result = result.map(|(instance, interests)| {
+                    self.slots[index].instance = Some(instance);
+                    interests
+                });
+                self.router.proxy_restarted(index, result);
+            }
+            Event::HostAnswer(index, operation, outcome) => self.router.host_answer(index, operation, outcome),
+        }
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        let now = Instant::now();
+        match effect {
+            Effect::StartAgent => self.start_agent(),
+            Effect::Sleep {
+                operation,
+                proxy,
+                duration,
+            } => self.timers.add(now + duration, Due::Sleep { proxy, operation }),
+            Effect::Restart { proxy, after } => self.timers.add(now + after, Due::Restart { proxy }),
+            Effect::Timer(at) => self.timers.add(at, Due::Chain),
+            Effect::ReadFile {
+                operation,
+                proxy,
+                directory,
+                path,
+                max_bytes,
+            } => self.apart(async move {
+                let read = tokio::task::spawn_blocking(move || files::read(&directory, &path, max_bytes)).await;
+                let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+                Event::HostAnswer(proxy, operation, file_answer(read))
+            }),
+        }
+    }
+
+    fn start_agent(&mut self) {
+        if let Some(sentence) = &self.ending.failure
+            && !self.ending.agent_missing
+            && self.slots.len() != self.options.proxies.len()
+        {
+            let error = error_text(-32603, sentence, None);
+            return self.router.agent_started(Err(error));
+        }
+        match Agent::start(&self.options.agent) {
+            Ok(agent) => {
+                self.agent_exit = Some(agent.watch());
+                self.agent = Some(agent);
+                self.agent_lines = LineBuffer::new(MAX_MESSAGE);
+                self.agent_open = true;
+                self.answered = false;
+                self.junk.clear();
+                self.ending = Ending::default();
+                self.timers.add(Instant::now() + SILENCE, Due::Silence);
+                self.router.agent_started(Ok(()));
+            }
+            Err(error) => {
+                tracing::error!("{}", error.sentence);
+                self.router
+                    .agent_started(Err(error_text(-32603, &error.sentence, None)));
+                self.ending.failure = Some(error.sentence);
+                self.ending.agent_missing = error.missing;
+            }
+        }
+    }
+
+    async fn wait(&mut self) -> Woken {
+        let queued = self.router.queued_bytes() < MAX_QUEUED;
+        let read_client = self.client_open && queued && self.router.agent_output().waiting() < MAX_WAITING;
+        let read_agent = self.agent_open && queued && self.router.client_output().waiting() < MAX_WAITING;
+        let write_client = self.router.client_output().waiting() > 0;
+        let write_agent = self.router.agent_output().waiting() > 0;
+        let next = self.timers.next();
+        let (agent_input, agent_output) = match &mut self.agent {
+            Some(agent) => (agent.input.as_mut(), Some(&mut agent.output)),
+            None => (None, None),
+        };
+        let write_agent = write_agent && agent_input.is_some();
+        let mut slices = ([IoSlice::new(&[]); SLICES], [IoSlice::new(&[]); SLICES]);
+        let (client_output, agent_queue) = self.router.outputs();
+        tokio::select! {
+            biased;
+            written = write_some(Some(&mut self.client.output), client_output, &mut slices.0), if write_client => Woken::ClientWritten(written),
+            written = write_some(agent_input, agent_queue, &mut slices.1), if write_agent => Woken::AgentWritten(written),
+            event = self.events.recv() => Woken::Event(event),
+            read = read_some(agent_output, &mut self.agent_lines), if read_agent => Woken::AgentRead(read),
+            read = self.client.input.read_buf(self.client_lines.room()), if read_client => Woken::ClientRead(read),
+            () = until(next), if next.is_some() => Woken::Time,
+            () = exit(&mut self.agent_exit), if self.agent_exit.is_some() => Woken::AgentExited,
+        }
+    }
+
+    async fn client_lines(&mut self) {
+        while let Some(line) = self.client_lines.next_line() {
+            self.client_line(line);
+            self.work().await;
+        }
+    }
+
+    fn client_line(&mut self, line: Line) {
+        match parsed(line) {
+            Ok(message) => self.router.from_client(message),
+            Err(malformed) => self.router.client_malformed(&malformed),
+        }
+    }
+
+    async fn client_ended(&mut self) {
+        if let Some(line) = self.client_lines.last_line() {
+            self.client_line(line);
+            self.work().await;
+        }
+        self.client_open = false;
+        self.router.client_ended();
+        self.timers.add(Instant::now() + self.options.grace, Due::Grace);
+    }
+
+    async fn agent_lines(&mut self) {
+        while let Some(line) = self.agent_lines.next_line() {
+            self.agent_line(line);
+            self.work().await;
+        }
+    }
+
+    fn agent_line(&mut self, line: Line) {
+        let quoted = match &line {
+            Line::Whole(bytes) => quote(bytes),
+            Line::TooLong => String::new(),
+        };
+        match parsed(line) {
+            Ok(message) => {
+                self.answered = true;
+                self.router.from_agent(message);
+            }
+            Err(malformed) => {
+                tracing::warn!(target: "agent", "a line that is no message ({}): {quoted}", malformed.reason);
+                if self.junk.len() == KEPT_JUNK {
+                    self.junk.remove(0);
+                }
+                self.junk.push(quoted);
+            }
+        }
+    }
+
+    /// The agent's output has ended: so has the agent.
+    async fn agent_closed(&mut self) {
+        if let Some(line) = self.agent_lines.last_line() {
+            self.agent_line(line);
+            self.work().await;
+        }
+        self.agent_open = false;
+        let Some(mut agent) = self.agent.take() else { return };
+        let status = tokio::time::timeout(DRAIN, agent.exited()).await.ok();
+        let what = match status {
+            Some(status) => ending(status),
+            None => "closed its standard output".into(),
+        };
+        self.agent_gone(agent, &what);
+    }
+
+    fn agent_gone(&mut self, agent: Agent, what: &str) {
+        let errors = agent.last_errors();
+        let mut sentence = format!("the agent `{}` {what}", agent.name());
+        if let Some(last) = errors.last() {
+            sentence.push_str(&format!("; the last line of its standard error was: {last}"));
+        }
+        if !self.junk.is_empty() {
+            sentence.push_str(&format!("; it printed what is no message: {}", self.junk.join(" | ")));
+        }
+        if self.client_open {
+            tracing::error!("{sentence}");
+        }
+        let data = serde_json::json!({ "agent": agent.name(), "stderr": errors });
+        self.agent_open = false;
+        self.router.agent_ended(error_text(-32603, &sentence, Some(data)));
+        drop(agent);
+    }
+
+    /// Does what is due; says whether the connection is over.
+    async fn times(&mut self) -> bool {
+        let now = Instant::now();
+        while let Some(due) = self.timers.take(now) {
+            match due {
+                Due::Sleep { proxy, operation } => {
+                    self.router
+                        .host_answer(proxy, operation, Ok(Text::of(&serde_json::json!({}))));
+                }
+                Due::Restart { proxy } => {
+                    let slot = &self.slots[proxy];
+                    let (loaded, configuration) = (slot.loaded.clone(), slot.configuration.clone());
+                    self.apart(async move { Event::Restarted(proxy, Instance::start(&loaded, configuration).await) });
+                }
+                Due::Chain => self.router.timer(now),
+                Due::Silence => {
+                    if !self.answered
+                        && let Some(agent) = self.agent.take()
+                    {
+                        let seconds = SILENCE.as_secs();
+                        self.agent_gone(agent, &format!("has not said anything within {seconds} seconds"));
+                    }
+                }
+                Due::Drained => {
+                    if self.agent.as_ref().is_some_and(|agent| agent.status().is_some()) {
+                        self.agent_closed().await;
+                    }
+                }
+                Due::Grace => {
+                    let seconds = self.options.grace.as_secs();
+                    let reason = format!("no answer came within {seconds} seconds after the client's input had ended");
+                    self.router.give_up(&reason);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Writes what is left for the client, and ends the agent.
+    async fn finish(&mut self) {
+        let last = async {
+            while self.router.client_output().waiting() > 0 {
+                let mut slices = [IoSlice::new(&[]); SLICES];
+                let output = self.router.client_output();
+                match write_some(Some(&mut self.client.output), output, &mut slices).await {
+                    Ok(count) if count > 0 => self.router.client_output().written(count),
+                    _ => return,
+                }
+            }
+            // What was written is all that counts.
+            let _ = self.client.output.flush().await;
+        };
+        let _ = tokio::time::timeout(LAST_WRITE, last).await;
+        if let Some(agent) = self.agent.take() {
+            agent.stop().await;
+        }
+    }
+}
+
+fn parsed(line: Line) -> Result<envelope::Incoming, Malformed> {
+    match line {
+        Line::Whole(bytes) => envelope::parse(&bytes),
+        Line::TooLong => Err(Malformed {
+            code: -32600,
+            id: envelope::Id::null(),
+            reason: format!("the line is longer than {} MiB", MAX_MESSAGE / 1024 / 1024),
+        }),
+    }
+}
+
+/// The beginning of a line, for a person.
+fn quote(line: &Bytes) -> String {
+    const SHOWN: usize = 200;
+    let text = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
+    let mut quoted = crate::log::printable(text.trim_end());
+    if line.len() > SHOWN {
+        quoted.push('…');
+    }
+    quoted
+}
+
+async fn write_some<'a, W: AsyncWrite + Unpin>(
+    to: Option<&mut W>,
+    output: &'a mut Output,
+    slices: &mut [IoSlice<'a>],
+) -> std::io::Result<usize> {
+    let Some(to) = to else { return Ok(0) };
+    let count = output.slices(slices);
+    to.write_vectored(&slices[..count]).await
+}
+
+async fn read_some(
+    from: Option<&mut tokio::net::unix::pipe::Receiver>,
+    lines: &mut LineBuffer,
+) -> std::io::Result<usize> {
+    match from {
+        Some(from) => from.read_buf(lines.room()).await,
+        None => Ok(0),
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    if let Some(at) = at {
+        tokio::time::sleep_until(at.into()).await;
+    }
+}
+
+async fn exit(exited: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
+    if let Some(exited) = exited {
+        exited.await;
+    }
+}

@@ -1,0 +1,111 @@
+//! The one fault type at the sandbox boundary. Tests and policy match on its class; people read its sentence.
+
+use std::fmt;
+
+/// What kind of fault it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The component cannot be used.
+    Load,
+    /// It did what was not granted.
+    Denied,
+    /// It used too much processor time.
+    Cpu,
+    /// It used too much memory or too many handles.
+    Memory,
+    /// It sent too much.
+    Flood,
+    /// It trapped.
+    Trap,
+    /// It broke the contract.
+    Protocol,
+    /// It took too long.
+    Timeout,
+    /// Consort's own fault.
+    Host,
+}
+
+impl Class {
+    /// The class's name in logs and error data.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Denied => "denied",
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Flood => "flood",
+            Self::Trap => "trap",
+            Self::Protocol => "protocol",
+            Self::Timeout => "timeout",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// What a proxy was doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Being read, checked or compiled.
+    Load,
+    /// Being instantiated, or in `start`.
+    Start,
+    /// In `receive`.
+    Receive,
+}
+
+impl Phase {
+    /// The phase's name in logs and error data.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Start => "start",
+            Self::Receive => "receive",
+        }
+    }
+}
+
+/// Why a proxy failed.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// The class.
+    pub class: Class,
+    /// The phase.
+    pub phase: Phase,
+    /// The cause and what to do about it, without the proxy's name.
+    pub cause: String,
+}
+
+impl Fault {
+    /// A fault.
+    pub fn new(class: Class, phase: Phase, cause: impl Into<String>) -> Self {
+        Self {
+            class,
+            phase,
+            cause: cause.into(),
+        }
+    }
+
+    /// The sentence for a person: proxy, phase and cause.
+    pub fn sentence(&self, proxy: &str) -> String {
+        format!(
+            "proxy `{proxy}` failed in {} ({}): {}",
+            self.phase.name(),
+            self.class.name(),
+            self.cause
+        )
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{} fault in {}: {}",
+            self.class.name(),
+            self.phase.name(),
+            self.cause
+        )
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,119 @@
+//! What proxies say, as log lines: cut to length, escaped, and at a limited rate. Never reaches standard output.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use tracing::Level;
+
+/// Bytes of log lines that a proxy may write at once, and each second.
+pub(crate) const LOG_BYTES: usize = 64 * 1024;
+
+/// Bytes of one log line; the rest is cut.
+const LOG_LINE: usize = 4 * 1024;
+
+/// The log of one proxy.
+#[derive(Clone, Debug)]
+pub struct ProxyLog {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    proxy: Arc<str>,
+    line: Vec<u8>,
+    allowed: usize,
+    refilled: Instant,
+    dropped: usize,
+}
+
+impl ProxyLog {
+    /// The log of the proxy with this name.
+    pub fn new(proxy: Arc<str>) -> Self {
+        Self {
+            shared: Arc::new(Mutex::new(Shared {
+                proxy,
+                line: Vec::new(),
+                allowed: LOG_BYTES,
+                refilled: Instant::now(),
+                dropped: 0,
+            })),
+        }
+    }
+
+    /// Takes raw output; lines come out when they are complete.
+    pub fn output(&self, bytes: &[u8]) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        for part in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let ends = part.ends_with(b"\n");
+            let room = LOG_LINE.saturating_sub(shared.line.len());
+            shared.line.extend_from_slice(&part[..part.len().min(room)]);
+            if ends {
+                shared.flush();
+            }
+        }
+    }
+
+    /// Takes one message as one line.
+    pub fn message(&self, level: Level, text: &str) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let cut = text.floor_char_boundary(LOG_LINE);
+        shared.write(level, &text[..cut]);
+    }
+
+    /// Writes out a line that has no end yet: what a proxy says last before it dies.
+    pub fn flush(&self) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if !shared.line.is_empty() {
+            shared.flush();
+        }
+    }
+}
+
+impl Shared {
+    fn flush(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        let text = String::from_utf8_lossy(&line);
+        self.write(Level::WARN, text.trim_end());
+    }
+
+    fn write(&mut self, level: Level, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let refill = now.duration_since(self.refilled).as_millis() as usize * LOG_BYTES / 1000;
+        if refill > 0 {
+            self.allowed = self.allowed.saturating_add(refill).min(LOG_BYTES);
+            self.refilled = now;
+        }
+        if text.len() > self.allowed {
+            self.dropped += 1;
+            return;
+        }
+        self.allowed -= text.len();
+        if self.dropped > 0 {
+            tracing::warn!(target: "proxy", "{}: {} lines of its output were dropped", self.proxy, self.dropped);
+            self.dropped = 0;
+        }
+        let text = printable(text);
+        match level {
+            Level::ERROR => tracing::error!(target: "proxy", "{}: {text}", self.proxy),
+            Level::WARN => tracing::warn!(target: "proxy", "{}: {text}", self.proxy),
+            Level::INFO => tracing::info!(target: "proxy", "{}: {text}", self.proxy),
+            Level::DEBUG => tracing::debug!(target: "proxy", "{}: {text}", self.proxy),
+            Level::TRACE => tracing::trace!(target: "proxy", "{}: {text}", self.proxy),
+        }
+    }
+}
+
+/// Escapes control characters, so that a line stays one line and moves no cursor.
+pub(crate) fn printable(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() && character != '\t' {
+            safe.extend(character.escape_default());
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
+}

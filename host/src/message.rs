@@ -1,0 +1,133 @@
+//! What goes between the chain and a proxy: messages, turns, and what became of them. Plain data that both sides of the
+//! sandbox share; it mirrors `wit/` and knows neither WebAssembly nor routing.
+
+use crate::wire::text::Text;
+use std::sync::Arc;
+
+/// The host's name for a message that it delivered; never used twice on a connection.
+pub type Ticket = u64;
+
+/// A proxy's name for a request of its own.
+pub type RequestId = u64;
+
+/// A JSON-RPC `result` or `error`.
+pub type Outcome = Result<Text, Text>;
+
+/// Whom a message comes from or goes to, seen from a proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// Everything upstream.
+    Client,
+    /// Everything downstream.
+    Agent,
+    /// Consort itself.
+    Host,
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The proxy's id for it, if it wants the response.
+    pub id: Option<RequestId>,
+    /// The delivered message that it carries on.
+    pub on_behalf_of: Option<Ticket>,
+    /// The method.
+    pub method: Arc<str>,
+    /// The text of `params`.
+    pub params: Option<Text>,
+}
+
+/// A notification.
+#[derive(Clone, Debug)]
+pub struct Notification {
+    /// The delivered message that it carries on.
+    pub on_behalf_of: Option<Ticket>,
+    /// The method.
+    pub method: Arc<str>,
+    /// The text of `params`.
+    pub params: Option<Text>,
+}
+
+/// A response.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// Going out, the ticket that it answers; coming in, the proxy's own id.
+    pub id: u64,
+    /// The result or error.
+    pub outcome: Outcome,
+}
+
+/// A message to or from a proxy.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// A request.
+    Request(Request),
+    /// A notification.
+    Notification(Notification),
+    /// A response.
+    Response(Response),
+}
+
+/// Something that a proxy did during a turn, in order.
+#[derive(Clone, Debug)]
+pub enum Sent {
+    /// It sent a message.
+    Message(Peer, Message),
+    /// It let go of a kept notification.
+    Release(Ticket),
+}
+
+/// One call of a proxy's `receive`.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// Where the message comes from.
+    pub source: Peer,
+    /// Its ticket.
+    pub ticket: Ticket,
+    /// The message.
+    pub message: Message,
+    /// A copy for an observer, which gives no right to answer or to pass on.
+    pub copy: bool,
+    /// Tickets that ended since the last turn: answered past the proxy, or given up.
+    pub closed: Vec<Ticket>,
+    /// A replayed `initialize` after a rebuild: nothing else may be sent.
+    pub replay: bool,
+}
+
+/// What `receive` said of a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receipt {
+    /// Nothing more is to come of it.
+    Done,
+    /// The proxy still works on it.
+    Kept,
+}
+
+/// What a turn brought.
+#[derive(Clone, Debug)]
+pub struct TurnResult {
+    /// What the proxy said of the message.
+    pub receipt: Receipt,
+    /// What it sent, in order.
+    pub sent: Vec<Sent>,
+}
+
+/// Whether a proxy looks on or takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It gets copies.
+    Observe,
+    /// It owns what matches.
+    Intercept,
+}
+
+/// Which messages a proxy wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// Where they come from.
+    pub source: Peer,
+    /// An exact method, `prefix/*`, or `*`.
+    pub method: String,
+    /// Looking on or taking part.
+    pub how: How,
+}

@@ -1,0 +1,202 @@
+//! The engine that all instances share: its settings, its clock, and components made ready to be instantiated.
+
+use super::bindings::ProxyPre;
+use super::cache::Cache;
+use super::describe;
+use super::limits::{MAX_COMPONENT, TICK};
+use super::state::State;
+use crate::fault::{Class, Fault, Phase};
+use crate::log::ProxyLog;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+use wasmtime::component::{Component, HasSelf, Linker};
+use wasmtime::{Config, Engine, EngineWeak};
+
+/// Runs of the clock without a call before it goes to sleep: a second.
+const IDLE_TICKS: u32 = 200;
+
+/// Compiles and loads components; all proxies of a process share one.
+pub struct Sandbox {
+    engine: Engine,
+    linker: Linker<State>,
+    cache: Option<Cache>,
+    clock: Arc<Clock>,
+}
+
+/// A component that is ready to be instantiated as a proxy.
+pub struct Loaded {
+    /// The proxy's name.
+    pub name: Arc<str>,
+    /// The most memory of an instance, in bytes.
+    pub memory: u64,
+    /// How long compiling took; none if the compiled code came from the cache.
+    pub compiled: Option<Duration>,
+    pub(super) pre: ProxyPre<State>,
+    pub(super) clock: Arc<Clock>,
+    pub(super) log: ProxyLog,
+}
+
+impl Loaded {
+    /// The proxy's log.
+    pub fn log(&self) -> &ProxyLog {
+        &self.log
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        self.pre.engine()
+    }
+}
+
+impl Sandbox {
+    /// An engine with the compile cache in `cache`, or without one.
+    ///
+    /// # Errors
+    ///
+    /// If wasmtime cannot run on this machine.
+    pub fn new(cache: Option<&Path>) -> anyhow::Result<Self> {
+        let mut config = Config::new();
+        config.epoch_interruption(true);
+        config.concurrency_support(false);
+        // 4 GiB of address space an instance, the default, runs into limits of containers; 16 MiB cost no speed.
+        config.memory_reservation(16 * 1024 * 1024);
+        config.memory_reservation_for_growth(16 * 1024 * 1024);
+        config.memory_guard_size(64 * 1024);
+        // Enough for any sensible guest; recursion without end traps here.
+        config.max_wasm_stack(512 * 1024);
+        config.async_stack_size(1024 * 1024);
+        let engine = Engine::new(&config)?;
+        let mut linker = Linker::new(&engine);
+        wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+        super::bindings::Proxy::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)?;
+        let clock = Clock::start(engine.weak())?;
+        let cache = cache.and_then(|folder| Cache::open(folder, &engine));
+        Ok(Self {
+            engine,
+            linker,
+            cache,
+            clock,
+        })
+    }
+
+    /// Reads, checks and compiles a component, or takes its compiled code from the cache. Blocks: up to seconds.
+    ///
+    /// # Errors
+    ///
+    /// A load fault that names the file and what is wrong with it.
+    pub fn load(&self, name: &str, file: &Path, memory: u64) -> Result<Loaded, Fault> {
+        let source = read(file)?;
+        describe::describe(&source)
+            .and_then(|description| description.check())
+            .map_err(|unsuitable| load(file, unsuitable.to_string()))?;
+        let begun = Instant::now();
+        let cached = self.cache.as_ref().and_then(|cache| cache.get(&self.engine, &source));
+        let (component, compiled) = match cached {
+            Some(component) => (component, None),
+            None => {
+                let component = Component::new(&self.engine, &source)
+                    .map_err(|error| load(file, format!("cannot be compiled: {}", chain(&error))))?;
+                if let Some(cache) = &self.cache {
+                    cache.put(&component, &source);
+                }
+                (component, Some(begun.elapsed()))
+            }
+        };
+        let pre = self
+            .linker
+            .instantiate_pre(&component)
+            .and_then(ProxyPre::new)
+            .map_err(|error| {
+                load(
+                    file,
+                    format!(
+                        "does not fit the world consort:proxy@{}: {}",
+                        describe::WORLD_VERSION,
+                        chain(&error)
+                    ),
+                )
+            })?;
+        let name: Arc<str> = name.into();
+        Ok(Loaded {
+            log: ProxyLog::new(name.clone()),
+            name,
+            memory,
+            compiled,
+            pre,
+            clock: self.clock.clone(),
+        })
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Fault> {
+    let metadata = std::fs::metadata(file).map_err(|error| load(file, format!("cannot be read: {error}")))?;
+    if !metadata.is_file() {
+        return Err(load(file, "is not a file; name a .wasm component".into()));
+    }
+    if metadata.len() > MAX_COMPONENT {
+        let limit = MAX_COMPONENT / 1024 / 1024;
+        return Err(load(
+            file,
+            format!("is larger than {limit} MiB, the most that a component may have"),
+        ));
+    }
+    std::fs::read(file).map_err(|error| load(file, format!("cannot be read: {error}")))
+}
+
+fn load(file: &Path, cause: String) -> Fault {
+    Fault::new(Class::Load, Phase::Load, format!("{} {cause}", file.display()))
+}
+
+fn chain(error: &wasmtime::Error) -> String {
+    error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Advances the engine's epoch while calls are being made, and sleeps otherwise.
+pub(super) struct Clock {
+    asleep: AtomicBool,
+    idle: AtomicU32,
+    thread: Thread,
+}
+
+impl Clock {
+    fn start(engine: EngineWeak) -> anyhow::Result<Arc<Self>> {
+        let (send, receive) = std::sync::mpsc::sync_channel::<std::sync::Weak<Self>>(1);
+        let handle = thread::Builder::new().name("consort-clock".into()).spawn(move || {
+            if let Ok(clock) = receive.recv() {
+                run(&engine, &clock);
+            }
+        })?;
+        let clock = Arc::new(Self {
+            asleep: AtomicBool::new(false),
+            idle: AtomicU32::new(0),
+            thread: handle.thread().clone(),
+        });
+        // The thread waits for exactly this message.
+        let _ = send.send(Arc::downgrade(&clock));
+        Ok(clock)
+    }
+
+    /// Makes sure that epochs advance for a while.
+    pub(super) fn wake(&self) {
+        self.idle.store(0, Ordering::Relaxed);
+        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
+            self.thread.unpark();
+        }
+    }
+}
+
+fn run(engine: &EngineWeak, clock: &std::sync::Weak<Clock>) {
+    loop {
+        thread::sleep(TICK);
+        let Some(clock) = clock.upgrade() else { return };
+        let Some(engine) = engine.upgrade() else { return };
+        engine.increment_epoch();
+        if clock.idle.fetch_add(1, Ordering::Relaxed) > IDLE_TICKS {
+            clock.asleep.store(true, Ordering::Release);
+            drop((clock, engine));
+            thread::park_timeout(Duration::from_secs(1));
+        }
+    }
+}

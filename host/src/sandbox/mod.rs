@@ -1,3 +1,0 @@
-//! Where proxies run.
-
-pub mod describe;

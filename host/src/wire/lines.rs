@@ -1,0 +1,131 @@
+//! Bytes to lines: a read buffer that finds line ends and caps a line's length.
+
+use bytes::{Bytes, BytesMut};
+use memchr::memchr;
+
+/// How many bytes one read asks for. A quarter MiB is where pipe throughput stopped growing.
+pub const READ_SIZE: usize = 256 * 1024;
+
+/// Lines up to this size are copied out of the read buffer, so that a small message does not keep the buffer alive.
+const COPY_UP_TO: usize = 16 * 1024;
+
+/// One line, or the news that one was too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A line without its end.
+    Whole(Bytes),
+    /// A line longer than the cap; it was skipped.
+    TooLong,
+}
+
+/// Collects what was read and hands out lines.
+#[derive(Debug)]
+pub struct LineBuffer {
+    buffer: BytesMut,
+    scanned: usize,
+    skipping: bool,
+    cap: usize,
+}
+
+impl LineBuffer {
+    /// A buffer for lines of at most `cap` bytes.
+    pub fn new(cap: usize) -> Self {
+        Self {
+            buffer: BytesMut::new(),
+            scanned: 0,
+            skipping: false,
+            cap,
+        }
+    }
+
+    /// Room to read into.
+    pub fn room(&mut self) -> &mut BytesMut {
+        if self.buffer.capacity() - self.buffer.len() < READ_SIZE / 4 {
+            self.buffer.reserve(READ_SIZE);
+        }
+        &mut self.buffer
+    }
+
+    /// The next line; none until more was read. Blank lines are left out.
+    pub fn next_line(&mut self) -> Option<Line> {
+        loop {
+            let Some(found) = memchr(b'\n', &self.buffer[self.scanned..]) else {
+                self.scanned = self.buffer.len();
+                if self.scanned > self.cap {
+                    self.skipping = true;
+                }
+                if self.skipping {
+                    self.buffer.clear();
+                    self.scanned = 0;
+                }
+                return None;
+            };
+            let end = self.scanned + found;
+            self.scanned = 0;
+            if std::mem::take(&mut self.skipping) || end > self.cap {
+                self.buffer.split_to(end + 1).clear();
+                return Some(Line::TooLong);
+            }
+            let line = if end <= COPY_UP_TO {
+                let line = Bytes::copy_from_slice(&self.buffer[..end]);
+                bytes::Buf::advance(&mut self.buffer, end + 1);
+                line
+            } else {
+                let mut line = self.buffer.split_to(end + 1);
+                line.truncate(end);
+                line.freeze()
+            };
+            if !line.iter().all(u8::is_ascii_whitespace) {
+                return Some(Line::Whole(line));
+            }
+        }
+    }
+
+    /// What is left at the end of the input: a line without an end.
+    pub fn last_line(&mut self) -> Option<Line> {
+        self.scanned = 0;
+        if std::mem::take(&mut self.skipping) {
+            self.buffer.clear();
+            return Some(Line::TooLong);
+        }
+        let rest = std::mem::take(&mut self.buffer).freeze();
+        (!rest.iter().all(u8::is_ascii_whitespace)).then_some(Line::Whole(rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_lines_whatever_the_reads() {
+        let input = b"one\r\n\n  \ntwo\nthree";
+        for step in 1..input.len() {
+            let mut lines = LineBuffer::new(100);
+            let mut seen = Vec::new();
+            for chunk in input.chunks(step) {
+                lines.room().extend_from_slice(chunk);
+                while let Some(line) = lines.next_line() {
+                    seen.push(line);
+                }
+            }
+            seen.extend(lines.last_line());
+            let expected = [&b"one\r"[..], b"two", b"three"].map(|line| Line::Whole(Bytes::from_static(line)));
+            assert_eq!(seen, expected, "in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn skips_a_line_over_the_cap_and_goes_on() {
+        let mut lines = LineBuffer::new(10);
+        lines.room().extend_from_slice(&[b'x'; 11]);
+        assert_eq!(lines.next_line(), None);
+        lines.room().extend_from_slice(b"xx\nok\n");
+        assert_eq!(lines.next_line(), Some(Line::TooLong));
+        assert_eq!(lines.next_line(), Some(Line::Whole(Bytes::from_static(b"ok"))));
+        lines.room().extend_from_slice(&[b'y'; 12]);
+        lines.room().extend_from_slice(b"\n");
+        assert_eq!(lines.next_line(), Some(Line::TooLong));
+        assert_eq!(lines.last_line(), None);
+    }
+}

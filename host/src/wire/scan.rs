@@ -1,0 +1,399 @@
+//! Finds parts of JSON text without decoding it. The text is known to be valid; nothing here changes it.
+
+use super::text::Text;
+use bytes::Bytes;
+use memchr::memchr2;
+use std::ops::Range;
+
+/// How deeply a text nests: 0 for a scalar.
+pub fn depth(text: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0usize, 0usize);
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        match byte {
+            b'"' => {
+                at += 1;
+                while let Some(found) = text.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+                    at += found;
+                    if text[at] == b'"' {
+                        break;
+                    }
+                    at += 2;
+                }
+            }
+            b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    deepest
+}
+
+/// Where a token of a pointer leads inside its container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// The member or element is there.
+    Found {
+        /// Where the key (or the element) begins.
+        start: usize,
+        /// The value.
+        value: Range<usize>,
+        /// Where the value before it ends, if it is not the first.
+        previous_end: Option<usize>,
+        /// Where the key or element after it begins, if it is not the last.
+        next_start: Option<usize>,
+    },
+    /// It is not there.
+    Missing {
+        /// Where the last value ends, or right behind the opening bracket.
+        insert_at: usize,
+        /// Whether the container has no member.
+        empty: bool,
+        /// How many elements an array has.
+        count: usize,
+    },
+}
+
+/// What kind of value stands somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// An object.
+    Object,
+    /// An array.
+    Array,
+    /// Anything else.
+    Scalar,
+}
+
+/// Splits a pointer into decoded tokens.
+///
+/// # Errors
+///
+/// If it is not empty and does not begin with a slash, or has a `~` that RFC 6901 does not know.
+pub(crate) fn tokens(pointer: &str) -> Result<Vec<String>, String> {
+    if pointer.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some(rest) = pointer.strip_prefix('/') else {
+        return Err(format!("the pointer `{pointer}` does not begin with `/`"));
+    };
+    rest.split('/')
+        .map(|token| {
+            let plain = token.replace("~1", "").replace("~0", "");
+            if plain.contains('~') {
+                return Err(format!(
+                    "the pointer `{pointer}` has a `~` that is neither `~0` nor `~1`"
+                ));
+            }
+            Ok(token.replace("~1", "/").replace("~0", "~"))
+        })
+        .collect()
+}
+
+/// An array index as RFC 6901 writes it: digits without a leading zero.
+pub(crate) fn index(token: &str) -> Option<usize> {
+    let plain = token.bytes().all(|byte| byte.is_ascii_digit());
+    (plain && (token == "0" || !token.starts_with('0'))).then(|| token.parse().ok())?
+}
+
+/// Finds the value at a pointer.
+pub(crate) fn find(text: &Text, pointer: &str) -> Option<Range<usize>> {
+    let mut cursor = Cursor::new(text.pieces());
+    cursor.skip_space();
+    let mut range = None;
+    for token in tokens(pointer).ok()? {
+        match cursor.child(&token)? {
+            Slot::Found { value, .. } => {
+                // The walk stopped behind the value: go back to its beginning.
+                cursor.seek(value.start);
+                range = Some(value);
+            }
+            Slot::Missing { .. } => return None,
+        }
+    }
+    Some(range.unwrap_or(0..text.len()))
+}
+
+/// The decoded string at a pointer of one plain token, as messages carry session ids.
+pub fn string_member(text: &Text, key: &str) -> Option<String> {
+    let mut cursor = Cursor::new(text.pieces());
+    cursor.skip_space();
+    match cursor.child(key)? {
+        Slot::Found { value, .. } => text.slice(value).decode(),
+        Slot::Missing { .. } => None,
+    }
+}
+
+/// What stands at a position, and the slot of a token in it.
+pub(crate) fn slot(text: &Text, container: Range<usize>, token: &str) -> (Shape, Option<Slot>) {
+    let mut cursor = Cursor::new(text.pieces());
+    cursor.seek(container.start);
+    cursor.skip_space();
+    let shape = match cursor.peek() {
+        Some(b'{') => Shape::Object,
+        Some(b'[') => Shape::Array,
+        _ => Shape::Scalar,
+    };
+    let slot = cursor.child(token);
+    (shape, slot)
+}
+
+/// A position in a rope.
+struct Cursor<'a> {
+    pieces: &'a [Bytes],
+    piece: &'a [u8],
+    index: usize,
+    base: usize,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(pieces: &'a [Bytes]) -> Self {
+        let mut cursor = Self {
+            pieces,
+            piece: pieces.first().map_or(&[], |piece| piece),
+            index: 0,
+            base: 0,
+            at: 0,
+        };
+        cursor.settle();
+        cursor
+    }
+
+    fn offset(&self) -> usize {
+        self.base + self.at
+    }
+
+    /// Moves on to the next piece that has something left.
+    fn settle(&mut self) {
+        while self.at >= self.piece.len() && self.index + 1 < self.pieces.len() {
+            self.at -= self.piece.len();
+            self.base += self.piece.len();
+            self.index += 1;
+            self.piece = &self.pieces[self.index];
+        }
+    }
+
+    fn seek(&mut self, offset: usize) {
+        if offset < self.base {
+            self.index = 0;
+            self.base = 0;
+            self.piece = self.pieces.first().map_or(&[], |piece| piece);
+        }
+        self.at = offset - self.base;
+        self.settle();
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.piece.get(self.at).copied()
+    }
+
+    fn forward(&mut self, by: usize) {
+        self.at += by;
+        self.settle();
+    }
+
+    fn skip_space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.forward(1);
+        }
+    }
+
+    /// From the opening quote to behind the closing one; says whether there was an escape.
+    fn skip_string(&mut self) -> bool {
+        self.forward(1);
+        let mut escaped = false;
+        while self.at < self.piece.len() {
+            match memchr2(b'"', b'\\', &self.piece[self.at..]) {
+                None => self.forward(self.piece.len() - self.at),
+                Some(found) => {
+                    let quote = self.piece[self.at + found] == b'"';
+                    self.forward(found + 1);
+                    if quote {
+                        return escaped;
+                    }
+                    escaped = true;
+                    self.forward(1);
+                }
+            }
+        }
+        escaped
+    }
+
+    /// Over one value, whatever it is.
+    fn skip_value(&mut self) {
+        let mut open = 0usize;
+        while let Some(byte) = self.peek() {
+            match byte {
+                b'"' => {
+                    self.skip_string();
+                    if open == 0 {
+                        return;
+                    }
+                    continue;
+                }
+                b'{' | b'[' => open += 1,
+                b'}' | b']' => {
+                    if open == 0 {
+                        return;
+                    }
+                    open -= 1;
+                    if open == 0 {
+                        self.forward(1);
+                        return;
+                    }
+                }
+                b',' | b' ' | b'\t' | b'\n' | b'\r' if open == 0 => return,
+                _ => {}
+            }
+            self.forward(1);
+        }
+    }
+
+    /// Whether the string at the cursor, a key, is the token; leaves the cursor behind it.
+    fn key_is(&mut self, token: &str) -> bool {
+        let start = self.offset();
+        let (piece, at) = (self.piece, self.at);
+        let escaped = self.skip_string();
+        let end = self.offset();
+        let len = end - start;
+        if let Some(raw) = piece.get(at..at + len) {
+            return key_matches(raw, escaped, token);
+        }
+        let mut raw = Vec::with_capacity(len);
+        let mut back = Cursor::new(self.pieces);
+        back.seek(start);
+        while back.offset() < end {
+            raw.extend(back.peek());
+            back.forward(1);
+        }
+        key_matches(&raw, escaped, token)
+    }
+
+    /// Looks a token up in the container at the cursor; none if there is no container.
+    fn child(&mut self, token: &str) -> Option<Slot> {
+        let object = match self.peek()? {
+            b'{' => true,
+            b'[' => false,
+            _ => return None,
+        };
+        let wanted = if object { None } else { index(token) };
+        self.forward(1);
+        let mut insert_at = self.offset();
+        let mut previous_end = None;
+        let mut count = 0;
+        loop {
+            self.skip_space();
+            match self.peek()? {
+                b'}' | b']' => {
+                    return Some(Slot::Missing {
+                        insert_at,
+                        empty: count == 0,
+                        count,
+                    });
+                }
+                b',' => {
+                    self.forward(1);
+                    continue;
+                }
+                _ => {}
+            }
+            let start = self.offset();
+            let mut found = wanted == Some(count);
+            if object {
+                found = self.key_is(token);
+                self.skip_space();
+                self.forward(1);
+                self.skip_space();
+            }
+            let value_start = self.offset();
+            if found {
+                return Some(self.found(start, value_start, previous_end));
+            }
+            self.skip_value();
+            insert_at = self.offset();
+            previous_end = Some(insert_at);
+            count += 1;
+        }
+    }
+
+    fn found(&mut self, start: usize, value_start: usize, previous_end: Option<usize>) -> Slot {
+        self.skip_value();
+        let value = value_start..self.offset();
+        self.skip_space();
+        let next_start = (self.peek() == Some(b',')).then(|| {
+            self.forward(1);
+            self.skip_space();
+            self.offset()
+        });
+        Slot::Found {
+            start,
+            value,
+            previous_end,
+            next_start,
+        }
+    }
+}
+
+fn key_matches(raw: &[u8], escaped: bool, token: &str) -> bool {
+    if escaped {
+        serde_json::from_slice::<String>(raw).is_ok_and(|key| key == token)
+    } else {
+        raw.len() == token.len() + 2 && &raw[1..raw.len() - 1] == token.as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str, pointer: &str) -> Option<String> {
+        let whole = Text::trusted(text.to_owned());
+        let one = find(&whole, pointer).map(|range| text[range].to_owned());
+        // The same in pieces of three bytes must give the same.
+        let pieces: Vec<Bytes> = text.as_bytes().chunks(3).map(Bytes::copy_from_slice).collect();
+        let mut cursor = Cursor::new(&pieces);
+        cursor.skip_space();
+        if let Ok(tokens) = tokens(pointer)
+            && let [token] = tokens.as_slice()
+            && let Some(Slot::Found { value, .. }) = cursor.child(token)
+        {
+            assert_eq!(one.as_deref(), Some(&text[value]));
+        }
+        one
+    }
+
+    #[test]
+    fn finds_members_and_elements() {
+        let text = r#" {"a":[1,{"b":"x\"]}"},[]],"c/d":{"~":null},"e\u0066":true , "":0}"#;
+        assert_eq!(at(text, "/a/0").as_deref(), Some("1"));
+        assert_eq!(at(text, "/a/1/b").as_deref(), Some(r#""x\"]}""#));
+        assert_eq!(at(text, "/a/2").as_deref(), Some("[]"));
+        assert_eq!(at(text, "/a/3"), None);
+        assert_eq!(at(text, "/a/-"), None);
+        assert_eq!(at(text, "/a/00"), None);
+        assert_eq!(at(text, "/c~1d/~0").as_deref(), Some("null"));
+        assert_eq!(at(text, "/ef").as_deref(), Some("true"));
+        assert_eq!(at(text, "/").as_deref(), Some("0"));
+        assert_eq!(at(text, "").as_deref(), Some(text));
+        assert_eq!(at(text, "/a/0/x"), None);
+        assert_eq!(at(text, "a"), None);
+        assert_eq!(at(text, "/c~2"), None);
+    }
+
+    #[test]
+    fn the_first_of_two_equal_keys_counts() {
+        assert_eq!(at(r#"{"a":1,"a":2}"#, "/a").as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn depth_ignores_brackets_in_strings() {
+        assert_eq!(depth(br#"{"[[[":["\"["]}"#), 2);
+        assert_eq!(depth(b"1"), 0);
+        assert_eq!(depth(b"\"\\"), 0);
+    }
+}

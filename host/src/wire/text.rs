@@ -1,0 +1,247 @@
+//! JSON text that is shared, not copied: one buffer, or a rope of slices once it is large. Owns how text is stored; what
+//! is in it concerns the scanner.
+
+use bytes::Bytes;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Above this many bytes an edit makes a rope instead of a copy. Below, copying costs less than keeping pieces (about
+/// 1 µs for 16 KiB).
+pub const ROPE_FROM: usize = 16 * 1024;
+
+/// Slices up to this size are copied out of larger buffers, so that a few bytes never keep megabytes alive.
+const COPY_UP_TO: usize = 1024;
+
+/// A rope of more pieces than this is made into one buffer again, so that a scan stays fast.
+const MAX_PIECES: usize = 256;
+
+/// Neighbouring pieces below this size are joined while a rope is built.
+const JOIN_BELOW: usize = 2048;
+
+/// Valid UTF-8 JSON text of one value, cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Text {
+    pieces: Pieces,
+    len: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Pieces {
+    One(Bytes),
+    Many(Arc<[Bytes]>),
+}
+
+impl Text {
+    /// Takes text that is known to be one JSON value.
+    pub(crate) fn trusted(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        Self {
+            len: bytes.len(),
+            pieces: Pieces::One(bytes),
+        }
+    }
+
+    /// The text of a serialisable value.
+    pub fn of(value: &impl serde::Serialize) -> Self {
+        // Serialising a value made of maps with string keys cannot fail; `null` stands in for a type that breaks that rule.
+        Self::trusted(serde_json::to_vec(value).unwrap_or_else(|_| b"null".to_vec()))
+    }
+
+    /// Checks text that comes from outside. White space around the value is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Says why if it is not exactly one JSON value or nests deeper than `max_depth`.
+    pub fn parse(text: &str, max_depth: usize) -> Result<Self, String> {
+        let raw: &serde_json::value::RawValue =
+            serde_json::from_str(text).map_err(|error| format!("not one JSON value: {error}"))?;
+        if super::scan::depth(raw.get().as_bytes()) > max_depth {
+            return Err(format!("nested deeper than {max_depth} levels"));
+        }
+        Ok(Self::trusted(Bytes::copy_from_slice(raw.get().as_bytes())))
+    }
+
+    /// Bytes of text.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no text, which no JSON value has.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The pieces, in order.
+    pub fn pieces(&self) -> &[Bytes] {
+        match &self.pieces {
+            Pieces::One(bytes) => std::slice::from_ref(bytes),
+            Pieces::Many(pieces) => pieces,
+        }
+    }
+
+    /// The text in one buffer of its own.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut all = Vec::with_capacity(self.len);
+        for piece in self.pieces() {
+            all.extend_from_slice(piece);
+        }
+        all
+    }
+
+    /// The text as a string.
+    pub fn to_text(&self) -> String {
+        String::from_utf8(self.to_vec()).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    }
+
+    /// Decodes the text.
+    pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
+        match self.pieces() {
+            [one] => serde_json::from_slice(one).ok(),
+            _ => serde_json::from_slice(&self.to_vec()).ok(),
+        }
+    }
+
+    /// A part of the text. The range must lie on the bounds of a JSON value.
+    pub(crate) fn slice(&self, range: Range<usize>) -> Self {
+        if range.start == 0 && range.end == self.len {
+            return self.clone();
+        }
+        let len = range.end - range.start;
+        if len <= COPY_UP_TO {
+            let mut copy = Vec::with_capacity(len);
+            self.each_part(range, |part| copy.extend_from_slice(&part));
+            return Self::trusted(copy);
+        }
+        let mut parts = Vec::new();
+        self.each_part(range, |part| parts.push(part));
+        Self::of_pieces(parts, len)
+    }
+
+    /// The text with `range` replaced by the pieces given.
+    pub(crate) fn splice(&self, range: Range<usize>, put: &[Bytes]) -> Self {
+        let put_len: usize = put.iter().map(Bytes::len).sum();
+        let len = self.len - (range.end - range.start) + put_len;
+        if len <= ROPE_FROM {
+            let mut all = Vec::with_capacity(len);
+            self.each_part(0..range.start, |part| all.extend_from_slice(&part));
+            for piece in put {
+                all.extend_from_slice(piece);
+            }
+            self.each_part(range.end..self.len, |part| all.extend_from_slice(&part));
+            return Self::trusted(all);
+        }
+        let mut parts = Vec::with_capacity(self.pieces().len() + put.len() + 1);
+        self.each_part(0..range.start, |part| parts.push(part));
+        parts.extend_from_slice(put);
+        self.each_part(range.end..self.len, |part| parts.push(part));
+        Self::of_pieces(join_small(parts), len)
+    }
+
+    fn of_pieces(mut pieces: Vec<Bytes>, len: usize) -> Self {
+        if pieces.len() == 1 {
+            let one = pieces.swap_remove(0);
+            return Self {
+                pieces: Pieces::One(one),
+                len,
+            };
+        }
+        let text = Self {
+            pieces: Pieces::Many(pieces.into()),
+            len,
+        };
+        if text.pieces().len() > MAX_PIECES {
+            return Self::trusted(text.to_vec());
+        }
+        text
+    }
+
+    fn each_part(&self, range: Range<usize>, mut take: impl FnMut(Bytes)) {
+        let mut base = 0;
+        for piece in self.pieces() {
+            let from = range.start.max(base);
+            let to = range.end.min(base + piece.len());
+            if from < to {
+                take(piece.slice(from - base..to - base));
+            }
+            base += piece.len();
+            if base >= range.end {
+                break;
+            }
+        }
+    }
+}
+
+/// Joins runs of small neighbours, so that many small edits do not make many small pieces.
+fn join_small(parts: Vec<Bytes>) -> Vec<Bytes> {
+    let mut joined: Vec<Bytes> = Vec::with_capacity(parts.len());
+    for part in parts {
+        if let Some(last) = joined.last_mut()
+            && last.len() + part.len() <= JOIN_BELOW
+        {
+            let mut both = Vec::with_capacity(last.len() + part.len());
+            both.extend_from_slice(last);
+            both.extend_from_slice(&part);
+            *last = both.into();
+            continue;
+        }
+        if !part.is_empty() {
+            joined.push(part);
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splices_small_text_into_one_buffer() {
+        let text = Text::trusted("[1,2,3]");
+        let edited = text.splice(3..4, &[Bytes::from_static(b"\"two\"")]);
+        assert_eq!(edited.to_text(), "[1,\"two\",3]");
+        assert_eq!(edited.pieces().len(), 1);
+        assert_eq!(text.to_text(), "[1,2,3]");
+    }
+
+    #[test]
+    fn splices_large_text_without_copying_it() {
+        let big = format!("[\"{}\",1]", "x".repeat(100_000));
+        let text = Text::trusted(big.clone());
+        let edited = text.splice(1..1, &[Bytes::from_static(b"0,")]);
+        assert_eq!(edited.len(), text.len() + 2);
+        assert_eq!(edited.to_text(), format!("[0,{}", &big[1..]));
+        assert!(
+            edited
+                .pieces()
+                .iter()
+                .any(|piece| piece.as_ptr() == text.pieces()[0][1..].as_ptr())
+        );
+    }
+
+    #[test]
+    fn many_edits_stay_one_text() {
+        let mut text = Text::trusted(format!("[\"{}\"]", "y".repeat(50_000)));
+        let mut model = text.to_text();
+        for number in 0..2_000 {
+            let put = format!("{number},");
+            let at = 1;
+            text = text.splice(at..at, &[Bytes::from(put.clone())]);
+            model.insert_str(at, &put);
+        }
+        assert_eq!(text.to_text(), model);
+        assert!(text.pieces().len() <= MAX_PIECES);
+    }
+
+    #[test]
+    fn parse_checks_value_and_depth() {
+        assert!(Text::parse("{\"a\":1} x", 128).is_err());
+        assert!(Text::parse("", 128).is_err());
+        assert!(Text::parse(&format!("{}{}", "[".repeat(129), "]".repeat(129)), 128).is_err());
+        assert!(Text::parse(&format!("{}{}", "[".repeat(128), "]".repeat(128)), 128).is_ok());
+        assert_eq!(
+            Text::parse(" 1e400 ", 128).map(|text| text.to_text()),
+            Ok("1e400".into())
+        );
+    }
+}
