@@ -148,13 +148,16 @@ impl Search {
         let output = toolchain::cargo(folder)
             .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
             .arg(manifest)
+            .env("CARGO_TERM_COLOR", "never")
             .output()
             .map_err(toolchain::not_started)?;
         if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let said = said.lines().find_map(|line| line.strip_prefix("error: "));
             bail!(
                 "cargo does not understand {}: {}",
                 manifest.display(),
-                String::from_utf8_lossy(&output.stderr).trim()
+                said.unwrap_or("it does not say why")
             );
         }
         self.known.push(

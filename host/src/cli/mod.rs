@@ -48,9 +48,9 @@ struct Cli {
 
 #[derive(Args, Debug)]
 struct LogArguments {
-    /// What to log to standard error: error, warn, info, debug, trace, off, or a list like `warn,consort=debug`
-    #[arg(long, global = true, value_name = "LEVEL", env = "CONSORT_LOG", default_value = "warn", hide_env_values = true, value_parser = log_filter)]
-    log: String,
+    /// What to log to standard error: error, warn, info, debug, trace, off, or a list like `warn,consort=debug` [default: warn]
+    #[arg(long, global = true, value_name = "LEVEL", env = "CONSORT_LOG", hide_env_values = true, value_parser = log_filter)]
+    log: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -64,6 +64,17 @@ enum Command {
     Completions(completions::Arguments),
 }
 
+impl Command {
+    /// What is logged if nothing else is asked for.
+    fn default_log(&self) -> &'static str {
+        match self {
+            // These tell the failures of a connection themselves.
+            Self::Prompt(_) | Self::Demo(_) => "warn,consort::connection::driver=off",
+            _ => "warn",
+        }
+    }
+}
+
 /// Checks a log filter; it is parsed again where it is used, since it cannot be cloned.
 fn log_filter(text: &str) -> Result<String, String> {
     EnvFilter::builder()
@@ -75,7 +86,7 @@ fn log_filter(text: &str) -> Result<String, String> {
 /// Runs the command that this process was started with, and says how it ended.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_log(&cli.log.log);
+    start_log(cli.log.log.as_deref().unwrap_or(cli.command.default_log()));
     let outcome = match cli.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Prompt(arguments) => prompt::run(arguments),
