@@ -5,6 +5,7 @@
 mod build;
 mod chain;
 mod completions;
+mod demo;
 mod demo_agent;
 mod exit;
 mod inspect;
@@ -58,6 +59,7 @@ enum Command {
     Prompt(prompt::Arguments),
     Inspect(inspect::Arguments),
     Build(build::Arguments),
+    Demo(demo::Arguments),
     DemoAgent(demo_agent::Arguments),
     Completions(completions::Arguments),
 }
@@ -79,6 +81,7 @@ pub fn main() -> ExitCode {
         Command::Prompt(arguments) => prompt::run(arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Build(arguments) => build::run(arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::DemoAgent(arguments) => demo_agent::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     };

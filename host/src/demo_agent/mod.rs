@@ -309,7 +309,7 @@ impl Agent {
                 }
                 self.update(&id, *update)
             }
-            Some((id, Step::Ask(permission))) => self.ask(&id, permission),
+            Some((id, Step::Ask(permission))) => self.ask(&id, *permission),
             Some((id, Step::End(reason))) => self.end(&id, reason),
         }
     }

@@ -22,7 +22,7 @@ const REJECT: &str = "demo-reject";
 #[derive(Debug)]
 pub(super) enum Step {
     Update(Box<SessionUpdate>),
-    Ask(Permission),
+    Ask(Box<Permission>),
     End(StopReason),
 }
 
@@ -181,13 +181,13 @@ impl Steps {
     fn tool(&mut self) {
         let call = ToolCall::new(TOOL_CALL, "Run echo 42").kind(ToolKind::Execute);
         self.update(SessionUpdate::ToolCall(call.clone()));
-        self.0.push_back(Step::Ask(Permission {
+        self.0.push_back(Step::Ask(Box::new(Permission {
             tool_call: ToolCallUpdate::from(call),
             options: vec![
                 PermissionOption::new(ALLOW, "Allow once", PermissionOptionKind::AllowOnce),
                 PermissionOption::new(REJECT, "Reject", PermissionOptionKind::RejectOnce),
             ],
-        }));
+        })));
     }
 
     fn end(mut self, reason: StopReason) -> VecDeque<Step> {

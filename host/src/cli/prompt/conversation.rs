@@ -69,7 +69,7 @@ impl Conversation {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self {
             client,
-            show: Show::new(request.json),
+            show: Show::new(request.audience),
             request,
             questions: Questions::default(),
             pending: VecDeque::new(),
@@ -217,6 +217,7 @@ impl Conversation {
     /// Puts the first question that waits on the screen.
     fn ask(&mut self) -> anyhow::Result<()> {
         if let Some(pending) = self.pending.front() {
+            self.questions.forget();
             self.show.question(&pending.request)?;
             self.questions.ask();
         }
@@ -225,6 +226,7 @@ impl Conversation {
 
     /// Takes the user's answer to the question on the screen.
     async fn decide(&mut self, line: &str) -> anyhow::Result<()> {
+        self.show.answered();
         let Some(pending) = self.pending.front() else {
             return Ok(());
         };

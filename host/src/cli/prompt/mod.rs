@@ -10,9 +10,12 @@ use super::{exit, run};
 use crate::connection::{self, ClientStreams, ConnectionOptions};
 use anyhow::{Context, bail};
 use clap::{Args, ValueHint};
+pub(super) use question::Policy;
+pub(super) use show::Audience;
+
 use client::{ChainEnded, Client};
 use conversation::{Conversation, Outcome};
-use question::Policy;
+
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
@@ -70,11 +73,12 @@ pub(super) struct Arguments {
 }
 
 /// What is to be asked, and how.
-struct Request {
-    text: String,
-    directory: PathBuf,
-    json: bool,
-    policy: Policy,
+pub(super) struct Request {
+    pub(super) text: String,
+    /// The working directory of the session.
+    pub(super) directory: PathBuf,
+    pub(super) audience: Audience,
+    pub(super) policy: Policy,
 }
 
 pub(super) fn run(arguments: Arguments) -> anyhow::Result<u8> {
@@ -87,7 +91,11 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<u8> {
     let request = Request {
         text: prompt_text(arguments.text)?,
         directory,
-        json: arguments.json,
+        audience: if arguments.json {
+            Audience::Script
+        } else {
+            Audience::Person
+        },
         policy: match (arguments.yes, arguments.no) {
             (true, _) => Policy::Allow,
             (_, true) => Policy::Reject,
@@ -134,7 +142,7 @@ fn prompt_text(argument: Option<String>) -> anyhow::Result<String> {
 }
 
 /// Runs the chain and talks to it.
-async fn converse(options: ConnectionOptions, request: Request) -> anyhow::Result<u8> {
+pub(super) async fn converse(options: ConnectionOptions, request: Request) -> anyhow::Result<u8> {
     // One stream for each direction: dropping an end tells the other one.
     let (to_chain, input) = tokio::io::duplex(BUFFER);
     let (output, from_chain) = tokio::io::duplex(BUFFER);

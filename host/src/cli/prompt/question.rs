@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 /// What is done about permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Policy {
+pub(in crate::cli) enum Policy {
     Ask,
     Allow,
     Reject,
@@ -41,6 +41,7 @@ pub(super) struct Questions {
 }
 
 struct Reader {
+    terminal: File,
     ask: blocking::SyncSender<()>,
     lines: mpsc::Receiver<String>,
 }
@@ -52,6 +53,14 @@ impl Questions {
             self.reader = terminal().and_then(|file| start(file).ok());
         }
         self.reader.is_some()
+    }
+
+    /// Throws away what was typed before; to be called before a question is shown.
+    pub(super) fn forget(&mut self) {
+        if let Some(reader) = &self.reader {
+            // A terminal that cannot be flushed can still be read.
+            let _ = tcflush(&reader.terminal, QueueSelector::IFlush);
+        }
     }
 
     /// Wants a line.
@@ -81,14 +90,13 @@ fn terminal() -> Option<File> {
 }
 
 fn start(file: File) -> io::Result<Reader> {
+    let terminal = file.try_clone()?;
     let (ask, asked) = blocking::sync_channel(1);
     let (sender, lines) = mpsc::channel(1);
     // Not waited for at the end: it may be in a read.
     thread::Builder::new().name("terminal".into()).spawn(move || {
         let mut reader = BufReader::new(file);
         while asked.recv().is_ok() {
-            // A terminal that cannot be flushed can still be read.
-            let _ = tcflush(reader.get_ref(), QueueSelector::IFlush);
             let mut line = String::new();
             if reader.read_line(&mut line).is_err() {
                 line.clear();
@@ -98,7 +106,7 @@ fn start(file: File) -> io::Result<Reader> {
             }
         }
     })?;
-    Ok(Reader { ask, lines })
+    Ok(Reader { terminal, ask, lines })
 }
 
 #[cfg(test)]

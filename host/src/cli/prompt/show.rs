@@ -24,8 +24,19 @@ enum Column {
     Middle,
 }
 
+/// For whom a conversation is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Audience {
+    /// A person at a terminal, or whoever reads the answer.
+    Person,
+    /// A script: one line of JSON for each update.
+    Script,
+    /// Nobody.
+    Nobody,
+}
+
 pub(super) struct Show {
-    json: bool,
+    audience: Audience,
     paint: Paint,
     output: Column,
     error: Column,
@@ -35,10 +46,10 @@ pub(super) struct Show {
 }
 
 impl Show {
-    pub(super) fn new(json: bool) -> Self {
+    pub(super) fn new(audience: Audience) -> Self {
         let (output, error) = (io::stdout().is_terminal(), io::stderr().is_terminal());
         Self {
-            json,
+            audience,
             paint: Paint(colour(error)),
             output: Column::Start,
             error: Column::Start,
@@ -49,8 +60,10 @@ impl Show {
 
     /// Shows the parameters of a `session/update`.
     pub(super) fn update(&mut self, params: &RawValue) -> anyhow::Result<()> {
-        if self.json {
-            return exit::print(&format!("{}\n", params.get()));
+        match self.audience {
+            Audience::Person => {}
+            Audience::Script => return exit::print(&format!("{}\n", params.get())),
+            Audience::Nobody => return Ok(()),
         }
         let update = match serde_json::from_str::<SessionNotification>(params.get()) {
             Ok(notification) => notification.update,
@@ -72,7 +85,7 @@ impl Show {
 
     /// Shows the end of a prompt, with its result.
     pub(super) fn end(&mut self, result: &RawValue) -> anyhow::Result<()> {
-        if self.json {
+        if self.audience == Audience::Script {
             exit::print(&format!("{}\n", result.get()))?;
         }
         Ok(())
@@ -138,7 +151,13 @@ impl Show {
         }
         self.close_line();
         eprint_text(&format!("  1-{}, or nothing to cancel: ", request.options.len()));
+        self.error = Column::Middle;
         Ok(())
+    }
+
+    /// The user has ended the line that a question stands on.
+    pub(super) fn answered(&mut self) {
+        self.error = Column::Start;
     }
 
     fn change(&mut self, text: &str, sign: &str, look: Look) -> anyhow::Result<()> {
@@ -241,6 +260,9 @@ impl Show {
 
     /// A whole line on standard error. What may obey to a terminal has been taken out of it.
     fn line(&mut self, line: &str) -> anyhow::Result<()> {
+        if self.audience == Audience::Nobody {
+            return Ok(());
+        }
         self.close_line();
         eprint_text(&format!("{line}\n"));
         Ok(())

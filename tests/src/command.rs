@@ -1,0 +1,101 @@
+//! The command under test, run to its end.
+
+use crate::{PATIENCE, consort};
+use std::ffi::OsStr;
+use std::io::{Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Instant;
+
+/// What came of a command.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The exit status; none if a signal ended it.
+    pub status: Option<i32>,
+    /// Standard output.
+    pub output: String,
+    /// Standard error.
+    pub error: String,
+}
+
+/// A command line of the command under test that sees nothing of the user's configuration.
+pub fn command(arguments: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = Command::new(consort());
+    command
+        .args(arguments)
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .env_remove("CONSORT_LOG")
+        .env_remove("NO_COLOR")
+        .env_remove("CLICOLOR_FORCE");
+    command
+}
+
+/// Runs the command under test with nothing on its standard input.
+pub fn run(arguments: &[impl AsRef<OsStr>]) -> Outcome {
+    run_with_input(arguments, b"")
+}
+
+/// Runs the command under test with these bytes on its standard input.
+pub fn run_with_input(arguments: &[impl AsRef<OsStr>], input: &[u8]) -> Outcome {
+    finish(command(arguments), input)
+}
+
+/// Runs a command to its end.
+pub fn finish(mut command: Command, input: &[u8]) -> Outcome {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command can be started");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    let input = input.to_vec();
+    // It is no fault of the command to end before it has read all of it.
+    thread::spawn(move || stdin.write_all(&input).unwrap_or_default());
+    let output = collect(child.stdout.take().expect("it is piped"));
+    let error = collect(child.stderr.take().expect("it is piped"));
+    let status = wait(&mut child);
+    let text = |receiver: mpsc::Receiver<Vec<u8>>| {
+        let bytes = receiver.recv_timeout(PATIENCE).expect("output ends with the command");
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    Outcome {
+        status: status.code(),
+        output: text(output),
+        error: text(error),
+    }
+}
+
+/// Waits for a process, which is killed if that takes too long.
+pub fn wait(child: &mut Child) -> ExitStatus {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if let Some(status) = child.try_wait().expect("it can be waited for") {
+            return status;
+        }
+        thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    panic!("the command does not end");
+}
+
+fn collect(mut stream: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        let _ = sender.send(bytes);
+    });
+    receiver
+}
+
+/// Takes the next thing from a channel; none if its sender has ended.
+pub(crate) fn take<T>(receiver: &mpsc::Receiver<T>, complaint: impl FnOnce() -> String) -> Option<T> {
+    match receiver.recv_timeout(PATIENCE) {
+        Ok(value) => Some(value),
+        Err(RecvTimeoutError::Disconnected) => None,
+        Err(RecvTimeoutError::Timeout) => panic!("{}", complaint()),
+    }
+}

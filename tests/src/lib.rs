@@ -1,0 +1,53 @@
+//! What the end-to-end tests share: the command under test, a client and an agent that say exactly what a test wants them to say,
+//! line by line, and the guests. Nothing here knows what ACP means beyond a few helpers to get a session.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "what goes wrong in a test's helper fails the test"
+)]
+
+pub mod agent;
+pub mod client;
+pub mod command;
+pub mod directory;
+pub mod frame;
+pub mod guests;
+pub mod session;
+pub mod transcript;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use agent::{Agent, AgentListener};
+pub use client::Client;
+pub use directory::Directory;
+
+/// How long a test waits for something that has to come. It never decides a test that goes well, so it is generous.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The root of the source tree.
+pub fn root() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().expect("the package is in the workspace")
+}
+
+/// A program of this package, built together with the tests.
+pub fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test is a file");
+    // target/PROFILE/deps/TEST-HASH
+    let folder = test.ancestors().nth(2).expect("a test is in target/PROFILE/deps");
+    let program = folder.join(name);
+    assert!(
+        program.is_file(),
+        "{} is missing: run the tests of the whole package, `cargo test -p consort-tests`",
+        program.display()
+    );
+    program
+}
+
+/// The command under test.
+pub fn consort() -> PathBuf {
+    program("consort-under-test")
+}
