@@ -1,5 +1,11 @@
 //! What the runtime does with handlers: order, several requests in flight, cancellation, kept notifications, refusals.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that finds something else has to fail"
+)]
+
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
@@ -106,6 +112,12 @@ impl Proxy for Actor {
                 outcome
             }
             "discard" => notification.discard(),
+            "discard-and-work" => {
+                let outcome = notification.discard();
+                host::sleep(Duration::from_millis(5)).await?;
+                Client.notify("worked", json!({}))?;
+                outcome
+            }
             _ => notification.forward(),
         }
     }
@@ -347,6 +359,11 @@ fn a_handler_may_go_on_after_it_has_passed_its_notification_on() {
     assert!(!host.holds(ticket));
     host.advance(Duration::from_millis(5));
     assert_eq!(host.next().method(), "worked");
+
+    let ticket = host.notify(Agent, "discard-and-work", empty());
+    assert!(!host.holds(ticket), "nothing behind it has to wait");
+    host.advance(Duration::from_millis(5));
+    assert_eq!(labels(&host.sent()), [(Client, "worked")]);
 }
 
 #[test]

@@ -394,6 +394,16 @@ pub(crate) fn settle(ticket: u64) {
     with_current(|runtime| runtime.tasks.update(ticket, |task| task.settled = true));
 }
 
+/// Lets go of the notification with this ticket. While it is being delivered, the receipt does so.
+pub(crate) fn discard(ticket: u64) {
+    settle(ticket);
+    with_current(|runtime| {
+        if runtime.delivering.get() != Some(ticket) {
+            runtime.release(ticket);
+        }
+    });
+}
+
 /// Notes that the request with this ticket was passed on, but is not answered.
 pub(crate) fn carry(ticket: u64) {
     with_current(|runtime| runtime.tasks.update(ticket, |task| task.carried = true));
