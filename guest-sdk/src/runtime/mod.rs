@@ -147,7 +147,7 @@ impl Runtime {
                 RpcError::METHOD_NOT_FOUND,
                 format!("proxies do not answer {method:?}"),
             );
-            return self.answer(source, ticket, Err(error));
+            return self.fail(source, ticket, error);
         }
         let how = self.how(source, &method);
         if how == Some(How::Observe) {
@@ -313,7 +313,7 @@ impl Runtime {
             (Kind::Request, outcome) if !task.settled => {
                 let unanswered = || RpcError::internal("the proxy did not answer");
                 let error = outcome.err().unwrap_or_else(unanswered);
-                self.answer(task.source, task.ticket, Err(error));
+                self.fail(task.source, task.ticket, error);
             }
             (Kind::Notification, outcome) if !task.settled => {
                 if let Err(error) = outcome {
@@ -338,24 +338,22 @@ impl Runtime {
         }
     }
 
-    fn answer(&self, to: Peer, ticket: u64, outcome: Result<Json, RpcError>) {
-        let outcome = match outcome {
-            Ok(result) => Ok(result.0),
-            Err(error) => match error.into_json() {
-                Ok(error) => Err(error.0),
-                Err(error) => {
-                    return crate::log::print(&format!("a request is without an answer: {error}"));
-                }
-            },
-        };
-        if let Err(refusal) = self.send(
-            to,
-            raw::Message::Response(raw::Response {
+    /// Answers with an error; with a shorter one if the host finds that too large, since any answer is better than none.
+    fn fail(&self, to: Peer, ticket: u64, error: RpcError) {
+        let answer = |error: RpcError| {
+            let outcome = Err(error.into_json()?.0);
+            let response = raw::Response {
                 id: ticket,
                 outcome,
-            }),
-        ) {
-            crate::warn!("an answer was not taken: {refusal}");
+            };
+            self.send(to, raw::Message::Response(response))
+        };
+        let answered = match answer(error) {
+            Err(refusal @ Refusal::TooLarge) => answer(refusal.into()),
+            answered => answered,
+        };
+        if let Err(refusal) = answered {
+            crate::warn!("the answer to a request was not taken: {refusal}");
         }
     }
 
