@@ -13,7 +13,7 @@ use crate::peer::{Call, Peer};
 ///
 /// # Errors
 /// If the host has no timers or too many requests are waiting.
-pub fn sleep(time: Duration) -> impl Future<Output = Result<(), RpcError>> {
+pub fn sleep(time: Duration) -> impl Future<Output = Result<(), RpcError>> + use<> {
     // A part of a millisecond counts as a whole one: no sleep ends early.
     let milliseconds = time.as_nanos().div_ceil(1_000_000);
     let milliseconds = u64::try_from(milliseconds).unwrap_or(u64::MAX);
@@ -36,7 +36,11 @@ pub struct File {
 ///
 /// # Errors
 /// [`RpcError::NOT_FOUND`] if there is no such file; other codes if the proxy may not read it or the host cannot.
-pub fn read_file(session: &str, path: &str, max_bytes: Option<u64>) -> impl Future<Output = Result<File, RpcError>> {
+pub fn read_file(
+    session: &str,
+    path: &str,
+    max_bytes: Option<u64>,
+) -> impl Future<Output = Result<File, RpcError>> + use<> {
     let mut params = serde_json::json!({"sessionId": session, "path": path});
     if let (Some(max_bytes), Some(params)) = (max_bytes, params.as_object_mut()) {
         params.insert("maxBytes".to_owned(), max_bytes.into());

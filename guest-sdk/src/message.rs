@@ -257,6 +257,7 @@ impl Notification {
     /// # Errors
     /// Never; it is an [`Outcome`] so that a handler can end with it.
     pub fn discard(self) -> Outcome {
+        runtime::discard(self.ticket);
         Ok(Handled(()))
     }
 }

@@ -8,6 +8,8 @@ mod handshake;
 mod host;
 mod interest;
 mod lanes;
+#[cfg(test)]
+mod model;
 mod parcel;
 mod proxy;
 mod recovery;

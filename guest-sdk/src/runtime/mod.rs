@@ -129,7 +129,7 @@ impl Runtime {
         let raw::Request { method, params, .. } = request;
         if source == Peer::Host {
             let error = RpcError::new(RpcError::METHOD_NOT_FOUND, format!("proxies do not answer {method:?}"));
-            return self.answer(source, ticket, Err(error));
+            return self.fail(source, ticket, error);
         }
         let how = self.how(source, &method);
         if how == Some(How::Observe) {
@@ -288,7 +288,7 @@ impl Runtime {
             (Kind::Request, outcome) if !task.settled => {
                 let unanswered = || RpcError::internal("the proxy did not answer");
                 let error = outcome.err().unwrap_or_else(unanswered);
-                self.answer(task.source, task.ticket, Err(error));
+                self.fail(task.source, task.ticket, error);
             }
             (Kind::Notification, outcome) if !task.settled => {
                 if let Err(error) = outcome {
@@ -313,18 +313,19 @@ impl Runtime {
         }
     }
 
-    fn answer(&self, to: Peer, ticket: u64, outcome: Result<Json, RpcError>) {
-        let outcome = match outcome {
-            Ok(result) => Ok(result.0),
-            Err(error) => match error.into_json() {
-                Ok(error) => Err(error.0),
-                Err(error) => {
-                    return crate::log::print(&format!("a request is without an answer: {error}"));
-                }
-            },
+    /// Answers with an error; with a shorter one if the host finds that too large, since any answer is better than none.
+    fn fail(&self, to: Peer, ticket: u64, error: RpcError) {
+        let answer = |error: RpcError| {
+            let outcome = Err(error.into_json()?.0);
+            let response = raw::Response { id: ticket, outcome };
+            self.send(to, raw::Message::Response(response))
         };
-        if let Err(refusal) = self.send(to, raw::Message::Response(raw::Response { id: ticket, outcome })) {
-            crate::warn!("an answer was not taken: {refusal}");
+        let answered = match answer(error) {
+            Err(refusal @ Refusal::TooLarge) => answer(refusal.into()),
+            answered => answered,
+        };
+        if let Err(refusal) = answered {
+            crate::warn!("the answer to a request was not taken: {refusal}");
         }
     }
 
@@ -361,6 +362,16 @@ pub(crate) fn send(to: Peer, message: raw::Message) -> Result<(), Refusal> {
 /// Notes that the message with this ticket was passed on or answered.
 pub(crate) fn settle(ticket: u64) {
     with_current(|runtime| runtime.tasks.update(ticket, |task| task.settled = true));
+}
+
+/// Lets go of the notification with this ticket. While it is being delivered, the receipt does so.
+pub(crate) fn discard(ticket: u64) {
+    settle(ticket);
+    with_current(|runtime| {
+        if runtime.delivering.get() != Some(ticket) {
+            runtime.release(ticket);
+        }
+    });
 }
 
 /// Notes that the request with this ticket was passed on, but is not answered.

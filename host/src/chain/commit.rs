@@ -1,7 +1,7 @@
 //! What a turn brought: the proxy's messages enter the chain, and what it held is let go.
 
-use super::parcel::{Body, CallId, Direction, Lane, Parcel, Position, Requester, Responder};
-use super::proxy::{Inbound, Owned, OwnedWhat, Status, Target, What};
+use super::parcel::{Body, CallId, Direction, Parcel, Position, Requester, Responder};
+use super::proxy::{Hold, Inbound, Owned, OwnedWhat, Status, Target, What};
 use super::router::Router;
 use crate::fault::Fault;
 use crate::message::{
@@ -41,10 +41,7 @@ impl Router {
             What::Notification { .. } if receipt == Receipt::Done => {
                 self.take_ticket(index, inbound.ticket);
             }
-            What::Response {
-                hold: Some((direction, lane)),
-                ..
-            } => self.releases.push_back((index, direction, lane)),
+            What::Response { hold: Some(hold), .. } => self.end_holds(index, inbound.ticket, vec![hold]),
             _ => {}
         }
     }
@@ -52,13 +49,17 @@ impl Router {
     /// The proxy does not own a message any more; what it held up goes on after this.
     pub(super) fn take_ticket(&mut self, index: usize, ticket: Ticket) -> Option<Owned> {
         let mut owned = self.proxies[index].tickets.remove(&ticket)?;
-        self.end_holds(index, &mut owned.holds);
+        self.end_holds(index, ticket, std::mem::take(&mut owned.holds));
         Some(owned)
     }
 
-    fn end_holds(&mut self, index: usize, holds: &mut Vec<(Direction, Lane)>) {
-        for (direction, lane) in holds.drain(..) {
-            self.releases.push_back((index, direction, lane));
+    pub(super) fn end_holds(&mut self, index: usize, ticket: Ticket, holds: Vec<Hold>) {
+        for hold in holds {
+            let lanes = &mut self.proxies[index].lanes[hold.direction.index()];
+            if hold.place {
+                lanes.give_up_place(&hold.lane, ticket);
+            }
+            self.releases.push_back((index, hold));
         }
     }
 
@@ -133,8 +134,8 @@ impl Router {
             self.take_ticket(index, ticket);
             return;
         }
-        let mut holds = std::mem::take(&mut owned.holds);
-        self.end_holds(index, &mut holds);
+        let holds = std::mem::take(&mut owned.holds);
+        self.end_holds(index, ticket, holds);
     }
 
     fn commit_notification(&mut self, index: usize, direction: Direction, notification: Notification) {
@@ -160,17 +161,38 @@ impl Router {
     }
 
     fn commit_response(&mut self, index: usize, response: Response) {
-        let Some(owned) = self.take_ticket(index, response.id) else {
+        let Some(owned) = self.proxies[index].tickets.get(&response.id) else {
             return;
         };
         let OwnedWhat::Request(call) = owned.what else { return };
-        let Some(record) = self.calls.get(&call) else { return };
-        match &*record.method {
-            "session/prompt" => self.drop_kept_cancels(index, call),
-            "initialize" => self.remember_answer(index, &response.outcome),
+        match self.calls.get(&call).map(|record| record.method.clone()).as_deref() {
+            Some("session/prompt") => self.drop_kept_cancels(index, call),
+            Some("initialize") => self.remember_answer(index, &response.outcome),
             _ => {}
         }
-        self.respond(call, response.outcome, Position::Proxy(index));
+        self.answer_owned(index, response.id, call, response.outcome);
+    }
+
+    /// Answers a request that a proxy owns, in the place that was kept for the answer if there is one.
+    pub(super) fn answer_owned(&mut self, index: usize, ticket: Ticket, call: CallId, outcome: Outcome) {
+        let place = self.proxies[index]
+            .tickets
+            .get(&ticket)
+            .and_then(|owned| owned.holds.iter().find(|hold| hold.place).cloned());
+        if let Some(mut parcel) = self.begin_answer(call, outcome) {
+            let lanes = &mut self.proxies[index].lanes;
+            let filled = match place {
+                Some(hold) if hold.direction == parcel.direction => {
+                    parcel.lane = hold.lane.clone();
+                    lanes[hold.direction.index()].fill_place(&hold.lane, ticket, parcel)
+                }
+                _ => Err(parcel),
+            };
+            if let Err(parcel) = filled {
+                self.travel(parcel, Position::Proxy(index));
+            }
+        }
+        self.take_ticket(index, ticket);
     }
 
     /// A request that a proxy sent on without an id was answered: the answer goes on to whoever asked the proxy.

@@ -1,6 +1,7 @@
 //! Order at one proxy in one direction: what is held keeps back what comes behind it in its lane.
 
 use super::parcel::{Lane, Parcel};
+use crate::message::Ticket;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -18,7 +19,19 @@ pub(super) struct Lanes {
 #[derive(Debug, Default)]
 struct Queue {
     holds: usize,
-    waiting: VecDeque<Parcel>,
+    waiting: VecDeque<Kept>,
+}
+
+/// Something in a queue.
+#[derive(Debug)]
+pub(super) enum Kept {
+    /// A message that has yet to come by the proxy.
+    Message(Parcel),
+    /// The place of an answer that the proxy has yet to give to the request with this ticket. The response that the answer
+    /// comes of went to the proxy at once; the answer keeps its place in the order.
+    Place(Ticket),
+    /// That answer.
+    Answer(Parcel),
 }
 
 impl Queue {
@@ -75,40 +88,87 @@ impl Lanes {
             Lane::Session(session) if !behind_everything => self.sessions.entry(session.clone()).or_default(),
             _ => &mut self.everything,
         };
-        queue.waiting.push_back(parcel);
+        queue.waiting.push_back(Kept::Message(parcel));
         Ok(())
     }
 
-    /// The next message of a lane that may go on.
-    pub(super) fn next(&mut self, lane: &Lane) -> Option<Parcel> {
-        let next = match lane {
-            Lane::Own => None,
-            Lane::All => {
-                // What waited behind everything may be behind its own session too: it looks again when it goes on.
-                (self.everything.holds == 0).then(|| self.everything.waiting.pop_front())?
-            }
-            Lane::Session(session) => {
-                let queue = self.sessions.get_mut(session)?;
-                if queue.holds > 0 {
-                    return None;
+    /// Keeps a place for an answer behind what is held and kept back in a session.
+    pub(super) fn keep_place(&mut self, session: &Arc<str>, ticket: Ticket) {
+        let queue = self.sessions.entry(session.clone()).or_default();
+        queue.waiting.push_back(Kept::Place(ticket));
+    }
+
+    /// Puts an answer in its place; gives it back if there is none.
+    pub(super) fn fill_place(&mut self, lane: &Lane, ticket: Ticket, answer: Parcel) -> Result<(), Parcel> {
+        let size = answer.size();
+        match self.place(lane, ticket) {
+            Some(place) => *place = Kept::Answer(answer),
+            None => return Err(answer),
+        }
+        self.kept += size;
+        Ok(())
+    }
+
+    /// Gives a place up.
+    pub(super) fn give_up_place(&mut self, lane: &Lane, ticket: Ticket) {
+        if let Lane::Session(session) = lane
+            && let Some(queue) = self.sessions.get_mut(session)
+        {
+            queue
+                .waiting
+                .retain(|kept| !matches!(kept, Kept::Place(place) if *place == ticket));
+        }
+    }
+
+    fn place(&mut self, lane: &Lane, ticket: Ticket) -> Option<&mut Kept> {
+        let Lane::Session(session) = lane else { return None };
+        let waiting = &mut self.sessions.get_mut(session)?.waiting;
+        waiting
+            .iter_mut()
+            .find(|kept| matches!(kept, Kept::Place(place) if *place == ticket))
+    }
+
+    /// The next of a lane that may go on.
+    pub(super) fn next(&mut self, lane: &Lane) -> Option<Kept> {
+        let queue = match lane {
+            Lane::Own => return None,
+            // What waited behind everything may be behind its own session too: it looks again when it goes on.
+            Lane::All => &mut self.everything,
+            Lane::Session(session) => self.sessions.get_mut(session)?,
+        };
+        if queue.holds > 0 || matches!(queue.waiting.front(), Some(Kept::Place(_))) {
+            return None;
+        }
+        match queue.waiting.pop_front() {
+            Some(next) => {
+                if let Kept::Message(parcel) | Kept::Answer(parcel) = &next {
+                    self.kept -= parcel.size();
                 }
-                let next = queue.waiting.pop_front();
-                if next.is_none() {
+                Some(next)
+            }
+            None => {
+                if let Lane::Session(session) = lane {
                     self.sessions.remove(session);
                 }
-                next
+                None
             }
-        }?;
-        self.kept -= next.size();
-        Some(next)
+        }
+    }
+
+    /// Whether nothing is held or kept back.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        !self.everything.blocks() && self.sessions.is_empty() && self.kept == 0
     }
 
     /// Takes one message out from the middle.
     pub(super) fn take(&mut self, mut wanted: impl FnMut(&Parcel) -> bool) -> Option<Parcel> {
         let queues = std::iter::once(&mut self.everything).chain(self.sessions.values_mut());
         for queue in queues {
-            if let Some(at) = queue.waiting.iter().position(&mut wanted) {
-                let parcel = queue.waiting.remove(at)?;
+            let found = |kept: &Kept| matches!(kept, Kept::Message(parcel) if wanted(parcel));
+            if let Some(at) = queue.waiting.iter().position(found)
+                && let Some(Kept::Message(parcel)) = queue.waiting.remove(at)
+            {
                 self.kept -= parcel.size();
                 return Some(parcel);
             }

@@ -77,7 +77,16 @@ pub(super) enum Target {
 pub(super) struct Owned {
     pub(super) direction: Direction,
     pub(super) what: OwnedWhat,
-    pub(super) holds: Vec<(Direction, Lane)>,
+    pub(super) holds: Vec<Hold>,
+}
+
+/// Something that keeps back what comes behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hold {
+    pub(super) direction: Direction,
+    pub(super) lane: Lane,
+    /// It is not in front of its lane, but keeps a place in it for an answer.
+    pub(super) place: bool,
 }
 
 /// What a proxy owns.
@@ -117,7 +126,7 @@ pub(super) enum What {
         own: RequestId,
         outcome: Outcome,
         /// What the response holds up until its turn is over, if no ticket does.
-        hold: Option<(Direction, Lane)>,
+        hold: Option<Hold>,
     },
     /// Something that gives no rights: a copy, or news.
     Copy(Message),

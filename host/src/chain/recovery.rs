@@ -98,16 +98,15 @@ impl Router {
         held.sort_unstable();
         let requests = std::mem::take(&mut self.proxies[index].requests);
         for ticket in held {
-            let Some(owned) = self.take_ticket(index, ticket) else {
-                continue;
-            };
-            match owned.what {
-                OwnedWhat::Notification { method, params, lane } => {
-                    let direction = owned.direction;
-                    let body = Body::Notification { method, params };
-                    self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
-                }
-                OwnedWhat::Request(call) => self.give_up_request(index, call, error),
+            let owned = self.proxies[index].tickets.get(&ticket);
+            if let Some(OwnedWhat::Request(call)) = owned.map(|owned| &owned.what) {
+                self.give_up_request(index, ticket, *call, error);
+            } else if let Some(owned) = self.take_ticket(index, ticket)
+                && let OwnedWhat::Notification { method, params, lane } = owned.what
+            {
+                let direction = owned.direction;
+                let body = Body::Notification { method, params };
+                self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
             }
         }
         for target in requests.into_values() {
@@ -125,14 +124,18 @@ impl Router {
         }
     }
 
-    fn give_up_request(&mut self, index: usize, call: CallId, error: &Text) {
-        let Some(record) = self.calls.get(&call) else { return };
-        let children = record.children.clone();
+    fn give_up_request(&mut self, index: usize, ticket: Ticket, call: CallId, error: &Text) {
+        let children = self
+            .calls
+            .get(&call)
+            .map(|record| record.children.clone())
+            .unwrap_or_default();
         if self.is_passed_on(&children) {
+            self.take_ticket(index, ticket);
             return;
         }
         self.cancel_prompts(index, &children);
-        self.respond(call, Err(error.clone()), Position::Proxy(index));
+        self.answer_owned(index, ticket, call, Err(error.clone()));
     }
 
     /// A message that a failed proxy has not touched goes on as if the proxy were not there.
@@ -162,16 +165,10 @@ impl Router {
                 let body = Body::Notification { method, params };
                 self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
             }
-            What::Response { hold, .. } => {
-                if let Some((direction, lane)) = hold {
-                    self.releases.push_back((index, direction, lane));
-                }
-            }
+            What::Response { hold, .. } => self.end_holds(index, inbound.ticket, hold.into_iter().collect()),
             What::Copy(_) | What::Replay { .. } => {}
         }
-        for (direction, lane) in holds {
-            self.releases.push_back((index, direction, lane));
-        }
+        self.end_holds(index, inbound.ticket, holds);
     }
 
     fn restart(&mut self, index: usize) {

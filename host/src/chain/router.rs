@@ -1,8 +1,9 @@
 //! The router: messages from the ends, and the way from place to place.
 
 use super::interest::Interests;
+use super::lanes::Kept;
 use super::parcel::{Body, Call, CallId, Direction, Edge, Lane, Parcel, Position, Requester, Responder};
-use super::proxy::ProxyState;
+use super::proxy::{Hold, ProxyState};
 use super::sessions::Sessions;
 use crate::log::ProxyLog;
 use crate::message::{How, Interest, Outcome};
@@ -116,7 +117,7 @@ pub struct Router {
     /// Bytes in the proxies' inboxes.
     pub(super) inbox_bytes: usize,
     /// Holds that ended, to be followed up when the message at hand has found its place.
-    pub(super) releases: VecDeque<(usize, Direction, Lane)>,
+    pub(super) releases: VecDeque<(usize, Hold)>,
     tap: OptionalTap,
     next_number: u64,
 }
@@ -268,11 +269,19 @@ impl Router {
 
     /// Follows up on holds that ended: what they kept back goes on, in order.
     pub(super) fn settle(&mut self) {
-        while let Some((index, direction, lane)) = self.releases.pop_front() {
-            self.proxies[index].lanes[direction.index()].end_hold(&lane);
+        while let Some((index, hold)) = self.releases.pop_front() {
+            let Hold { direction, lane, place } = hold;
+            if !place {
+                self.proxies[index].lanes[direction.index()].end_hold(&lane);
+            }
             let gate = if lane == Lane::All { Gate::Session } else { Gate::Open };
-            while let Some(parcel) = self.proxies[index].lanes[direction.index()].next(&lane) {
-                self.resume(index, parcel, gate);
+            while let Some(kept) = self.proxies[index].lanes[direction.index()].next(&lane) {
+                match kept {
+                    Kept::Message(parcel) => self.resume(index, parcel, gate),
+                    Kept::Answer(parcel) => self.travel(parcel, Position::Proxy(index)),
+                    // Never handed out.
+                    Kept::Place(_) => {}
+                }
             }
         }
     }
@@ -437,11 +446,16 @@ impl Router {
 
     /// Sends an answer on its way back, once. Requests that are still open on its behalf are given up.
     pub(super) fn respond(&mut self, call: CallId, outcome: Outcome, from: Position) {
-        let Some(record) = self.calls.get_mut(&call) else {
-            return;
-        };
+        if let Some(parcel) = self.begin_answer(call, outcome) {
+            self.travel(parcel, from);
+        }
+    }
+
+    /// Makes an answer, once.
+    pub(super) fn begin_answer(&mut self, call: CallId, outcome: Outcome) -> Option<Parcel> {
+        let record = self.calls.get_mut(&call)?;
         if record.answered {
-            return;
+            return None;
         }
         record.answered = true;
         record.responder = Responder::Nobody;
@@ -449,7 +463,8 @@ impl Router {
         let direction = record.direction.opposite();
         let mut lane = record.lane.clone();
         let children = std::mem::take(&mut record.children);
-        if matches!(record.requester, Requester::Nobody) {
+        let wanted = !matches!(record.requester, Requester::Nobody);
+        if !wanted {
             self.calls.remove(&call);
         }
         for child in children {
@@ -465,7 +480,7 @@ impl Router {
             lane = Lane::Session(self.sessions.name(session));
         }
         let body = Body::Response { call, method, outcome };
-        self.travel(Parcel { direction, lane, body }, from);
+        wanted.then_some(Parcel { direction, lane, body })
     }
 
     /// Moves a message on from a place until somebody has it.

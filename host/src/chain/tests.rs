@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use std::io::IoSlice;
 
 /// A chain whose turns the test takes by hand.
-struct Bench {
-    router: Router,
+pub(super) struct Bench {
+    pub(super) router: Router,
 }
 
-fn everything() -> Vec<Interest> {
+pub(super) fn everything() -> Vec<Interest> {
     [Peer::Client, Peer::Agent]
         .map(|source| Interest {
             source,
@@ -28,7 +28,7 @@ fn everything() -> Vec<Interest> {
         .to_vec()
 }
 
-fn incoming(value: &Value) -> Incoming {
+pub(super) fn incoming(value: &Value) -> Incoming {
     envelope::parse(&Bytes::from(value.to_string())).expect("the test's own message is valid")
 }
 
@@ -52,7 +52,7 @@ fn take(output: &mut Output) -> Vec<Value> {
 
 impl Bench {
     /// A chain with these interests a proxy, past `initialize`.
-    fn new(interests: Vec<Vec<Interest>>) -> Self {
+    pub(super) fn new(interests: Vec<Vec<Interest>>) -> Self {
         let setups = interests.into_iter().enumerate().map(|(index, interests)| {
             let name: std::sync::Arc<str> = format!("p{index}").into();
             ProxySetup {
@@ -83,11 +83,11 @@ impl Bench {
         self.router.from_agent(incoming(&value));
     }
 
-    fn at_client(&mut self) -> Vec<Value> {
+    pub(super) fn at_client(&mut self) -> Vec<Value> {
         take(self.router.client_output())
     }
 
-    fn at_agent(&mut self) -> Vec<Value> {
+    pub(super) fn at_agent(&mut self) -> Vec<Value> {
         take(self.router.agent_output())
     }
 
@@ -128,7 +128,7 @@ fn onward(source: Peer) -> Peer {
 }
 
 /// What a proxy sends to pass a message on.
-fn pass(turn: &Turn) -> Vec<Sent> {
+pub(super) fn pass(turn: &Turn) -> Vec<Sent> {
     if turn.copy {
         return Vec::new();
     }
@@ -146,7 +146,7 @@ fn pass(turn: &Turn) -> Vec<Sent> {
     vec![Sent::Message(onward(turn.source), message)]
 }
 
-fn request(to: Peer, id: Option<u64>, behalf: Option<Ticket>, method: &str, params: Value) -> Sent {
+pub(super) fn request(to: Peer, id: Option<u64>, behalf: Option<Ticket>, method: &str, params: Value) -> Sent {
     Sent::Message(
         to,
         Message::Request(Request {
@@ -158,7 +158,7 @@ fn request(to: Peer, id: Option<u64>, behalf: Option<Ticket>, method: &str, para
     )
 }
 
-fn notify(to: Peer, behalf: Option<Ticket>, method: &str, params: Value) -> Sent {
+pub(super) fn notify(to: Peer, behalf: Option<Ticket>, method: &str, params: Value) -> Sent {
     Sent::Message(
         to,
         Message::Notification(Notification {
@@ -169,11 +169,11 @@ fn notify(to: Peer, behalf: Option<Ticket>, method: &str, params: Value) -> Sent
     )
 }
 
-fn answer(to: Peer, ticket: Ticket, outcome: Outcome) -> Sent {
+pub(super) fn answer(to: Peer, ticket: Ticket, outcome: Outcome) -> Sent {
     Sent::Message(to, Message::Response(Response { id: ticket, outcome }))
 }
 
-fn ok(value: Value) -> Outcome {
+pub(super) fn ok(value: Value) -> Outcome {
     Ok(Text::of(&value))
 }
 

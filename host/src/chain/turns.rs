@@ -1,7 +1,7 @@
 //! Giving messages to proxies: deliveries, copies, and the turn that comes next.
 
 use super::parcel::{Body, CallId, Direction, Lane, Parcel, Responder};
-use super::proxy::{Inbound, Owned, OwnedWhat, Status, What};
+use super::proxy::{Hold, Inbound, Owned, OwnedWhat, Status, What};
 use super::router::Router;
 use crate::message::{How, Message, Notification, Peer, Request, RequestId, Response, Ticket, Turn};
 use crate::wire::text::Text;
@@ -51,7 +51,11 @@ impl Router {
         proxy.lanes[direction.index()].hold(&lane);
         let holds = match lane {
             Lane::Own => Vec::new(),
-            lane => vec![(direction, lane)],
+            lane => vec![Hold {
+                direction,
+                lane,
+                place: false,
+            }],
         };
         let owned = Owned {
             direction,
@@ -85,10 +89,31 @@ impl Router {
         proxy.requests.remove(&own);
         let mut hold = None;
         if lane != Lane::Own {
-            proxy.lanes[direction.index()].hold(&lane);
-            match behalf.and_then(|ticket| proxy.tickets.get_mut(&ticket)) {
-                Some(owned) => owned.holds.push((direction, lane)),
-                None => hold = Some((direction, lane)),
+            let lanes = &mut proxy.lanes[direction.index()];
+            let owned = behalf.and_then(|ticket| Some((ticket, proxy.tickets.get_mut(&ticket)?)));
+            // Behind other messages only the answer's place is kept: the response itself must reach its owner at once.
+            let behind = direction == Direction::Up && lanes.session_blocks(&lane);
+            match (owned, &lane) {
+                (Some((ticket, owned)), Lane::Session(session)) if behind => {
+                    lanes.keep_place(session, ticket);
+                    owned.holds.push(Hold {
+                        direction,
+                        lane,
+                        place: true,
+                    });
+                }
+                (owned, _) => {
+                    lanes.hold(&lane);
+                    let held = Hold {
+                        direction,
+                        lane,
+                        place: false,
+                    };
+                    match owned {
+                        Some((_, owned)) => owned.holds.push(held),
+                        None => hold = Some(held),
+                    }
+                }
             }
         }
         let what = What::Response { own, outcome, hold };

@@ -5,7 +5,9 @@ use super::record::{Passage, Record};
 use crate::build::Built;
 use crate::cli::text::{Look, Paint, one_line, shortened, size};
 use crate::tap::Place;
+use std::env;
 use std::fmt::Write;
+use std::path::Path;
 use std::time::Duration;
 
 /// The widest line, in columns.
@@ -98,11 +100,13 @@ impl View<'_> {
     }
 
     fn difference(&self, screen: &mut String, before: &str, after: &str) {
-        for line in difference::lines(before, after) {
+        let lines = difference::lines(before, after);
+        for line in difference::shortened(&lines) {
             match line {
-                Line::Same(line) => self.line(screen, ' ', Look::Dim, line, true),
-                Line::Removed(line) => self.line(screen, '-', Look::Red, line, true),
-                Line::Added(line) => self.line(screen, '+', Look::Green, line, true),
+                None => self.line(screen, ' ', Look::Dim, "…", true),
+                Some(Line::Same(line)) => self.line(screen, ' ', Look::Dim, line, true),
+                Some(Line::Removed(line)) => self.line(screen, '-', Look::Red, line, true),
+                Some(Line::Added(line)) => self.line(screen, '+', Look::Green, line, true),
             }
         }
     }
@@ -137,17 +141,25 @@ impl View<'_> {
             screen,
             "Each proxy is a WebAssembly component in a sandbox of its own; the agent is a process as always.",
         );
-        put(
-            screen,
-            &format!(
-                "Next: {}",
-                self.paint.text(
-                    Look::Green,
-                    "consort prompt --proxies target/proxies \"Hello\" -- YOUR-AGENT"
-                )
-            ),
+        let next = format!(
+            "consort prompt --proxies {} \"Hello\" -- YOUR-AGENT",
+            one_line(
+                &self
+                    .proxies
+                    .first()
+                    .map_or_else(String::new, |proxy| folder_of(&proxy.file))
+            )
         );
+        put(screen, &format!("Next: {}", self.paint.text(Look::Green, &next)));
     }
+}
+
+/// Where the proxies are, as seen from the current directory.
+fn folder_of(file: &Path) -> String {
+    let folder = file.parent().unwrap_or(file);
+    let here = env::current_dir().ok();
+    let short = here.and_then(|here| folder.strip_prefix(here).ok().map(Path::to_owned));
+    short.unwrap_or_else(|| folder.to_owned()).display().to_string()
 }
 
 fn way_of(passage: &Passage) -> Way {
@@ -226,7 +238,7 @@ mod tests {
       [text]
       key ghp_x
   redact  changed it
-      [rules]
+      …
       [text]
     - key ghp_x
     + key ***

@@ -1,0 +1,280 @@
+//! Masks secrets: in prompts on their way to the agent, and in streamed text on its way to the editor. A secret becomes
+//! `[redacted:github-token]` or the like; everything else stays as it came, byte for byte.
+//!
+//! Configuration, with what holds if it says nothing:
+//!
+//! ```json
+//! {"patterns": {}, "off": [], "maxTextBytes": 2097152}
+//! ```
+//!
+//! - `patterns`: regular expressions by name, such as `{"ticket": "TICKET-[0-9]{6}"}`. A match becomes `[redacted:ticket]`. Classes
+//!   like `\w` and `(?i)` know ASCII letters only; there are no look-arounds.
+//! - `off`: names of built-in rules to leave out; see the table in `rules.rs`.
+//! - `maxTextBytes`: texts of more bytes are not searched but refused (in a prompt) or masked whole (on the way up), since the
+//!   search needs memory of about four times that.
+//!
+//! A secret may be split over chunks. What may be the beginning of one is held back, at most 4 KiB for each stream of text,
+//! and goes out with the next chunk or before the turn ends. Only text is searched: text blocks and embedded text resources
+//! in prompts, message and thought chunks, and text in tool calls. Not searched are images and audio, files that the agent reads by
+//! itself, and raw inputs and outputs of tools.
+
+mod rules;
+mod session;
+mod stream;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use consort_proxy::Peer::{Agent, Client};
+use consort_proxy::{Interests, Json, Notification, Outcome, Proxy, Request, RpcError, Sessions, host};
+use serde::Deserialize;
+
+use rules::Rules;
+use session::{Place, Session};
+
+/// Prompts have a handful of blocks. Looking at each takes the host longer the more there are.
+const MAX_BLOCKS: usize = 10_000;
+/// Names in an update are short; longer ones are not read.
+const MAX_NAME: u64 = 1024;
+/// How long text outside of any turn is held back. Nothing else would bring it out.
+const IDLE: Duration = Duration::from_secs(1);
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Config {
+    patterns: BTreeMap<String, String>,
+    off: Vec<String>,
+    max_text_bytes: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        // Four times that fits into a proxy's memory of 16 MiB.
+        Self {
+            patterns: BTreeMap::new(),
+            off: Vec::new(),
+            max_text_bytes: 2 << 20,
+        }
+    }
+}
+
+/// The proxy.
+pub struct Redact {
+    rules: Rules,
+    max_text_bytes: u64,
+    sessions: Sessions<Session>,
+}
+
+impl Proxy for Redact {
+    fn start(config: Json) -> Result<(Self, Interests), String> {
+        let config: Config = config.decode()?;
+        let rules = Rules::new(&config.off, &config.patterns)?;
+        let interests = Interests::new()
+            .intercept(Client, "session/prompt")
+            .intercept(Client, "session/load")
+            .intercept(Agent, "session/update")
+            .session_ends();
+        Ok((
+            Self {
+                rules,
+                max_text_bytes: config.max_text_bytes,
+                sessions: Sessions::new(),
+            },
+            interests,
+        ))
+    }
+
+    /// A turn, or a session that is loaded: when the answer comes, no text may be held back any more.
+    async fn request(&self, mut request: Request) -> Outcome {
+        if request.method() == "session/prompt" {
+            self.mask_prompt(request.params())?;
+        }
+        let turn = request.session_id().map(|session| Turn::begin(self, session));
+        let result = request.forward_and_wait().await;
+        drop(turn);
+        request.reply(result?)
+    }
+
+    async fn notification(&self, update: Notification) -> Outcome {
+        let Some(session) = update.session_id() else {
+            return update.forward();
+        };
+        let params = update.params();
+        let kind = name(params, "/update/sessionUpdate").unwrap_or_default();
+        match kind.as_str() {
+            "agent_message_chunk" | "agent_thought_chunk" | "user_message_chunk" => {
+                return self.chunk(session, kind, update).await;
+            }
+            "tool_call" => {
+                // It stands between what was said before and what is said after it.
+                self.flush(&session);
+                self.mask_tool_call(params)?;
+            }
+            "tool_call_update" => self.mask_tool_call(params)?,
+            "plan" => self.flush(&session),
+            _ => {}
+        }
+        update.forward()
+    }
+}
+
+consort_proxy::export!(Redact);
+
+/// A short string.
+fn name(json: &Json, pointer: &str) -> Option<String> {
+    json.size(pointer).filter(|size| *size <= MAX_NAME)?;
+    json.string(pointer)
+}
+
+/// Text of that many bytes cannot be searched.
+struct TooLarge(u64);
+
+impl Redact {
+    /// Masks the string at the pointer, if one is there.
+    fn mask_at(&self, json: &Json, pointer: &str) -> Result<Result<(), TooLarge>, RpcError> {
+        match json.size(pointer) {
+            Some(size) if size > self.max_text_bytes => return Ok(Err(TooLarge(size))),
+            Some(_) => {}
+            None => return Ok(Ok(())),
+        }
+        if let Some(masked) = json.string(pointer).and_then(|text| stream::mask(&self.rules, &text)) {
+            json.replace(pointer, masked)?;
+        }
+        Ok(Ok(()))
+    }
+
+    fn mask_prompt(&self, params: &Json) -> Result<(), RpcError> {
+        for index in 0.. {
+            let block = format!("/prompt/{index}");
+            if params.size(&block).is_none() {
+                break;
+            }
+            if index >= MAX_BLOCKS {
+                let why = format!("redact: the prompt has more than {MAX_BLOCKS} blocks, which are too many to search");
+                return Err(RpcError::invalid_params(why));
+            }
+            for text in ["/text", "/resource/text"] {
+                if let Err(TooLarge(size)) = self.mask_at(params, &format!("{block}{text}"))? {
+                    return Err(RpcError::invalid_params(format!(
+                        "redact: a text of {size} bytes in the prompt is too large to be searched for secrets; attach it as a link, \
+                         or raise maxTextBytes ({})",
+                        self.max_text_bytes
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn mask_tool_call(&self, params: &Json) -> Result<(), RpcError> {
+        self.mask_or_drop(params, "/update/title")?;
+        for index in 0..MAX_BLOCKS {
+            let item = format!("/update/content/{index}");
+            if params.size(&item).is_none() {
+                break;
+            }
+            for text in ["/content/text", "/content/resource/text"] {
+                self.mask_or_drop(params, &format!("{item}{text}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Self::mask_at`]; text that is too large is masked whole.
+    fn mask_or_drop(&self, json: &Json, pointer: &str) -> Result<(), RpcError> {
+        if let Err(TooLarge(size)) = self.mask_at(json, pointer)? {
+            json.replace(pointer, too_large(size))?;
+        }
+        Ok(())
+    }
+
+    async fn chunk(&self, session: String, kind: String, update: Notification) -> Outcome {
+        const TEXT: &str = "/update/content/text";
+        let params = update.params();
+        let place = Place {
+            kind,
+            message: name(params, "/update/messageId"),
+        };
+        let Some(size) = params.size(TEXT) else {
+            // An image stands between the text before and after it; an embedded resource has its text elsewhere.
+            self.mask_or_drop(params, "/update/content/resource/text")?;
+            self.flush(&session);
+            return update.forward();
+        };
+        if size > self.max_text_bytes {
+            self.flush(&session);
+            params.replace(TEXT, too_large(size))?;
+            return update.forward();
+        }
+        let Some(text) = params.string(TEXT) else {
+            return update.forward();
+        };
+        let pushed = self
+            .sessions
+            .with(&session, |state| state.push(&self.rules, place, params, &text))?;
+        self.send(pushed.crowded_out);
+        if pushed.text != text {
+            params.replace(TEXT, &pushed.text)?;
+        }
+        let outcome = match pushed.text.is_empty() && !text.is_empty() {
+            true => update.discard(),
+            false => update.forward(),
+        };
+        if pushed.starts_timer {
+            // Whether time passed or there are no timers: nothing may be held for ever.
+            let _ = host::sleep(IDLE).await;
+            let chunks = self.sessions.with(&session, |state| {
+                state.timer = false;
+                state.pause(&self.rules)
+            });
+            self.send(chunks);
+        }
+        outcome
+    }
+
+    /// Sends what is held back of a session, since something follows that stands behind it.
+    fn flush(&self, session: &str) {
+        self.send(self.sessions.with(session, |state| state.pause(&self.rules)));
+    }
+
+    fn send(&self, chunks: Vec<Json>) {
+        for chunk in chunks {
+            if let Err(refusal) = Client.notify("session/update", chunk) {
+                consort_proxy::error!("the end of a text is lost: {refusal}");
+            }
+        }
+    }
+}
+
+fn too_large(size: u64) -> String {
+    format!("[redacted: {size} bytes of text are too many to search for secrets]")
+}
+
+/// A request during which the agent streams. Its end, even by a cancellation, brings out what is held back.
+struct Turn<'a> {
+    proxy: &'a Redact,
+    session: String,
+}
+
+impl<'a> Turn<'a> {
+    fn begin(proxy: &'a Redact, session: String) -> Self {
+        proxy.sessions.with(&session, |state| state.turns += 1);
+        Self { proxy, session }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let chunks = self.proxy.sessions.with(&self.session, |state| {
+            state.turns = state.turns.saturating_sub(1);
+            match state.turns {
+                0 => state.finish(&self.proxy.rules),
+                _ => state.pause(&self.proxy.rules),
+            }
+        });
+        self.proxy.send(chunks);
+    }
+}
+
+#[cfg(test)]
+mod tests;

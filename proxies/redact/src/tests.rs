@@ -1,0 +1,245 @@
+//! What the proxy does to messages.
+
+use std::time::Duration;
+
+use consort_proxy::Peer::{Agent, Client};
+use consort_proxy::testing::{Harness, Sent, live_handles};
+use serde_json::{Value, json};
+
+use super::Redact;
+
+const SECRET: &str = "ghp_a1B2c3D4e5F6g7H8i9J0a1B2c3D4e5F6g7H8";
+const MASK: &str = "[redacted:github-token]";
+
+fn start(config: Value) -> Harness {
+    Harness::start::<Redact>(config).unwrap()
+}
+
+fn prompt(host: &mut Harness) -> Sent {
+    host.request(Client, "session/prompt", json!({"sessionId": "s1", "prompt": []}));
+    host.next()
+}
+
+fn chunk(kind: &str, message: Option<&str>, text: &str) -> Value {
+    let mut update = json!({"sessionUpdate": kind, "content": {"type": "text", "text": text}});
+    if let Some(message) = message {
+        update["messageId"] = message.into();
+    }
+    json!({"sessionId": "s1", "update": update})
+}
+
+fn say(host: &mut Harness, text: &str) {
+    host.notify(Agent, "session/update", chunk("agent_message_chunk", None, text));
+}
+
+fn texts(sent: &[Sent]) -> Vec<String> {
+    let text = |sent: &Sent| {
+        sent.params()["update"]["content"]["text"]
+            .as_str()
+            .unwrap_or("-")
+            .to_owned()
+    };
+    sent.iter()
+        .filter(|sent| sent.method() == "session/update")
+        .map(text)
+        .collect()
+}
+
+#[test]
+fn prompts_are_masked_in_place() {
+    let mut host = start(json!({"patterns": {"ticket": "T-[0-9]+"}}));
+    let text = format!(
+        r#"{{"sessionId":"s1", "n":1.10,"prompt":[ {{"type":"text","text":"a {SECRET}\n\u00e9"}},{{"type":"image","data":"{SECRET}"}},{{"type":"resource","resource":{{"uri":"x","text":"T-77"}}}},{{"type":"text","text":"\u00e9 stays"}}]}}"#
+    );
+    let ticket = host.request_text(Client, "session/prompt", &text);
+    let sent = host.next();
+    let expected = text
+        .replacen(&format!(r"{SECRET}\n\u00e9"), &format!(r"{MASK}\né"), 1)
+        .replace("T-77", "[redacted:ticket]");
+    assert_eq!((sent.to(), sent.text()), (Agent, expected.as_str()));
+    host.answer_text(&sent, Ok(r#"{ "stopReason":"end_turn","n":1.10 }"#));
+    let answer = host.next();
+    assert_eq!(
+        (answer.ticket(), answer.text()),
+        (ticket, r#"{ "stopReason":"end_turn","n":1.10 }"#)
+    );
+}
+
+#[test]
+fn a_text_that_is_too_large_is_never_passed_unsearched() {
+    let mut host = start(json!({"maxTextBytes": 100}));
+    let large = format!("{SECRET} {}", "x".repeat(100));
+    host.request(
+        Client,
+        "session/prompt",
+        json!({"sessionId": "s1", "prompt": [{"type": "text", "text": large}]}),
+    );
+    let error = host.next().error();
+    assert_eq!(error["code"], -32602);
+    assert!(error["message"].as_str().unwrap().contains("too large"), "{error}");
+    let turn = prompt(&mut host);
+    say(&mut host, &large);
+    host.answer(&turn, json!({}));
+    let texts = texts(&host.sent());
+    assert!(
+        texts.len() == 1 && texts[0].starts_with("[redacted: ") && !texts[0].contains("ghp_"),
+        "{texts:?}"
+    );
+}
+
+#[test]
+fn a_secret_in_chunks_is_masked_at_every_split() {
+    let whole = format!("it is {SECRET}, really");
+    for (split, _) in whole.char_indices() {
+        let mut host = start(json!({}));
+        let turn = prompt(&mut host);
+        say(&mut host, &whole[..split]);
+        say(&mut host, &whole[split..]);
+        host.answer(&turn, json!({"stopReason": "end_turn"}));
+        let sent = host.sent();
+        assert_eq!(
+            texts(&sent).concat(),
+            format!("it is {MASK}, really"),
+            "split at {split}"
+        );
+        assert_eq!(
+            sent.last().unwrap().result()["stopReason"],
+            "end_turn",
+            "the answer is the last"
+        );
+    }
+}
+
+#[test]
+fn what_is_held_back_comes_out_before_the_answer_in_the_shape_of_its_chunk() {
+    let mut host = start(json!({}));
+    let turn = prompt(&mut host);
+    let text = r#"{"sessionId":"s1", "update":{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"so gh"},"_meta":{"n":1.10}}}"#;
+    host.notify_text(Agent, "session/update", text);
+    assert_eq!(host.next().text(), text.replace("so gh", "so "));
+    host.answer_error(&turn, -32000, "broken");
+    assert_eq!(host.next().text(), text.replace("so gh", "gh"));
+    assert_eq!(host.next().error()["message"], "broken");
+    assert_eq!((host.waiting_handlers(), live_handles()), (0, 0));
+}
+
+#[test]
+fn what_is_held_back_comes_out_when_the_turn_is_cancelled() {
+    let mut host = start(json!({}));
+    let ticket = host.request(Client, "session/prompt", json!({"sessionId": "s1", "prompt": []}));
+    host.next();
+    say(&mut host, "gh");
+    assert!(host.sent().is_empty(), "a chunk of which nothing is left is not sent");
+    host.cancel(ticket);
+    let sent = host.sent();
+    assert_eq!(texts(&sent), ["gh"]);
+    assert_eq!(sent.last().unwrap().error()["code"], -32800);
+}
+
+#[test]
+fn streams_do_not_mix() {
+    let mut host = start(json!({}));
+    let turn = prompt(&mut host);
+    let (begin, end) = SECRET.split_at(10);
+    for (kind, message) in [
+        ("agent_message_chunk", Some("a")),
+        ("agent_message_chunk", Some("b")),
+        ("agent_thought_chunk", None),
+    ] {
+        host.notify(Agent, "session/update", chunk(kind, message, begin));
+    }
+    host.notify(Agent, "session/update", chunk("agent_message_chunk", Some("b"), end));
+    host.notify(Agent, "session/update", chunk("agent_thought_chunk", None, "!"));
+    host.answer(&turn, json!({}));
+    let sent = host.sent();
+    // b is held to its end since it could be longer; the thought was no secret; a never came to its end.
+    assert_eq!(texts(&sent), [format!("{begin}!"), begin.to_owned(), MASK.to_owned()]);
+}
+
+#[test]
+fn text_comes_out_before_what_stands_behind_it() {
+    let mut host = start(json!({}));
+    prompt(&mut host);
+    say(&mut host, "I look s");
+    let update = json!({"sessionId": "s1", "update": {
+        "sessionUpdate": "tool_call", "title": format!("use {SECRET}"), "rawInput": {"x": "y"},
+        "content": [{"type": "diff", "newText": "n"}, {"type": "content", "content": {"type": "text", "text": SECRET}}],
+    }});
+    host.notify(Agent, "session/update", update);
+    let sent = host.sent();
+    assert_eq!(texts(&sent)[..2], ["I look ", "s"]);
+    let call = sent[2].params();
+    assert_eq!(call["update"]["title"], format!("use {MASK}"));
+    assert_eq!(call["update"]["content"][1]["content"]["text"], MASK);
+    assert_eq!(call["update"]["content"][0]["newText"], "n");
+}
+
+#[test]
+fn outside_of_a_turn_the_clock_brings_text_out() {
+    let mut host = start(json!({}));
+    say(&mut host, "so gh");
+    say(&mut host, "p_");
+    assert_eq!(texts(&host.sent()), ["so "]);
+    assert_eq!(host.sleeping().len(), 1, "one timer is enough");
+    host.advance(Duration::from_secs(1));
+    assert_eq!(texts(&host.sent()), ["ghp_"]);
+    assert_eq!((host.waiting_handlers(), live_handles()), (0, 0));
+}
+
+#[test]
+fn the_replay_of_a_loaded_session_is_a_turn() {
+    let mut host = start(json!({}));
+    host.request(Client, "session/load", json!({"sessionId": "s1"}));
+    let load = host.next();
+    host.notify(
+        Agent,
+        "session/update",
+        chunk("user_message_chunk", None, &format!("my {SECRET}")),
+    );
+    say(&mut host, "ok s");
+    host.answer_text(&load, Ok("null"));
+    let sent = host.sent();
+    assert_eq!(texts(&sent), ["my ", "ok ", MASK, "s"]);
+    assert_eq!(sent.last().unwrap().text(), "null");
+}
+
+#[test]
+fn other_messages_stay_byte_for_byte() {
+    let mut host = start(json!({}));
+    for text in [
+        r#"{"sessionId":"s1", "update":{"sessionUpdate":"agent_message_chunk","content":{"type":"image","data":"ghp_"}},"n":1.10}"#,
+        r#"{"sessionId":"s1", "update":{"sessionUpdate":"usage_update","n":1.10}}"#,
+        r#"{"sessionId":"s1", "update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\u00e9."}}}"#,
+        r#"{"sessionId":7, "update":null}"#,
+    ] {
+        host.notify_text(Agent, "session/update", text);
+        assert_eq!(host.next().text(), text);
+    }
+}
+
+#[test]
+fn many_streams_are_bounded() {
+    let mut host = start(json!({}));
+    prompt(&mut host);
+    for message in 0..9 {
+        host.notify(
+            Agent,
+            "session/update",
+            chunk("agent_message_chunk", Some(&message.to_string()), "gh"),
+        );
+    }
+    assert_eq!(texts(&host.sent()), ["gh"], "the oldest makes room");
+}
+
+#[test]
+fn wrong_configurations_are_named() {
+    for (config, named) in [
+        (json!({"pattern": {}}), "pattern"),
+        (json!({"patterns": {"a": 7}}), "7"),
+        (json!({"patterns": {"a": "("}}), "\"a\""),
+        (json!({"off": ["nothing"]}), "nothing"),
+    ] {
+        let error = Harness::start::<Redact>(config).err().unwrap();
+        assert!(error.contains(named), "{error}");
+    }
+}
