@@ -141,22 +141,15 @@ impl View<'_> {
             screen,
             "Each proxy is a WebAssembly component in a sandbox of its own; the agent is a process as always.",
         );
-        let next = format!(
-            "consort prompt --proxies {} \"Hello\" -- YOUR-AGENT",
-            one_line(
-                &self
-                    .proxies
-                    .first()
-                    .map_or_else(String::new, |proxy| folder_of(&proxy.file))
-            )
-        );
+        let folder = self.proxies.first().map_or_else(String::new, folder_of);
+        let next = format!("consort prompt --proxies {} \"Hello\" -- YOUR-AGENT", one_line(&folder));
         put(screen, &format!("Next: {}", self.paint.text(Look::Green, &next)));
     }
 }
 
 /// Where the proxies are, as seen from the current directory.
-fn folder_of(file: &Path) -> String {
-    let folder = file.parent().unwrap_or(file);
+fn folder_of(proxy: &Built) -> String {
+    let folder = proxy.file.parent().unwrap_or(&proxy.file);
     let here = env::current_dir().ok();
     let short = here.and_then(|here| folder.strip_prefix(here).ok().map(Path::to_owned));
     short.unwrap_or_else(|| folder.to_owned()).display().to_string()
@@ -238,7 +231,7 @@ mod tests {
       [text]
       key ghp_x
   redact  changed it
-      …
+      [rules]
       [text]
     - key ghp_x
     + key ***
