@@ -40,7 +40,12 @@ impl Instance {
         let mut store = Store::new(loaded.engine(), State::new(loaded.log.clone(), loaded.memory));
         store.limiter(|state| &mut state.limiter);
         store.set_max_component_handles(MAX_HANDLES);
-        store.epoch_deadline_callback(|mut context| tick(context.data_mut()));
+        let clock = loaded.clock.clone();
+        store.epoch_deadline_callback(move |mut context| {
+            // A long turn keeps the clock running that ends it.
+            clock.wake();
+            tick(context.data_mut())
+        });
         begin(&mut store, &loaded.clock);
         let started = tokio::time::timeout(TURN_TIME, async {
             let proxy = loaded.pre.instantiate_async(&mut store).await?;

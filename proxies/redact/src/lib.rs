@@ -16,7 +16,7 @@
 //! A secret may be split over chunks. What may be the beginning of one is held back, at most 4 KiB for each stream of text,
 //! and goes out with the next chunk or before the turn ends. Only text is searched: text blocks and embedded text resources
 //! in prompts, message and thought chunks, and text in tool calls. Not searched are images and audio, files that the agent reads by
-//! itself, and raw inputs and outputs of tools.
+//! itself, raw inputs and outputs of tools, and what the agent asks the editor (permissions, files, terminals).
 
 mod rules;
 mod session;
