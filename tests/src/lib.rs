@@ -1,13 +1,6 @@
 //! What the end-to-end tests share: the command under test, a client and an agent that say exactly what a test wants them to say,
 //! line by line, and the guests. Nothing here knows what ACP means beyond a few helpers to get a session.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "what goes wrong in a test's helper fails the test"
-)]
-
 pub mod agent;
 pub mod client;
 pub mod command;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Compile proxy crates to components
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A directory is a crate, a workspace, or a folder of crates. What is up to date is not built again. The target
+A directory is a crate, a workspace, or a folder of crates. What is up to date is not built again. The target \
 wasm32-wasip2 is added with rustup if the compiler lacks it.
 
 Examples:

@@ -23,14 +23,15 @@ pub(super) const SHUTDOWN: Duration = Duration::from_secs(1);
 /// Put proxies in front of an agent: speaks ACP on standard input and output, for editors
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Proxies and agent can be named in consort.toml as well; what is named here wins. An agent that is named here takes
-the place of the configured one with all its settings.
+Proxies and agent can be named in consort.toml as well; what is named here wins. An agent that is named here takes the \
+place of the configured one with all its settings.
 
-Exit status: 0 at the end of input, 1 if the chain could not be set up, 2 if called wrongly, 127 if the agent's
-command is not there, 128 + N after signal N.
+On a terminal (standard input and output both), this speaks no ACP: it becomes the agent's command, with the arguments \
+that were given, in the whole environment of the caller and without proxies. That is what editors do for a login. \
+Arguments alone, such as `run -- --login`, are added to those of the configured agent.
 
-On a terminal (standard input and output both), this speaks no ACP: it starts the agent's command itself with the
-arguments that were given, in the whole environment of the caller and without proxies, for logging in.
+Exit status: 0 at the end of input, 1 if the chain could not be set up, 2 if called wrongly, 127 if the agent's command \
+is not there, 128 + N after signal N.
 
 Examples:
   consort run -- claude-agent-acp

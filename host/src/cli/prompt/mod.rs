@@ -30,15 +30,15 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Send one prompt through the chain and show what comes back
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The answer goes to standard output; thoughts, tool calls, plans and questions go to standard error. Characters that a
+The answer goes to standard output; thoughts, tool calls, plans and questions go to standard error. Characters that a \
 terminal would obey are left out; --json passes everything as it came.
 
-The first word after the options is the prompt and what follows is the agent: to name an agent and pipe the prompt, write
-`-` for it. Standard input is only read if the prompt is `-` or left out. Without any agent, the demo agent answers.
+The first word after the options is the prompt and what follows is the agent: to name an agent and pipe the prompt, \
+write `-` for it. Standard input is only read if the prompt is `-` or left out. Without any agent, the demo agent \
+answers.
 
-Permissions are asked for on the terminal. Where there is none they are rejected, unless --yes is given.
-
-Ctrl-C cancels the turn; a second one ends the program.
+Permissions are asked for on the terminal. Where there is none they are rejected, unless --yes is given. Ctrl-C cancels \
+the turn; a second one ends the program.
 
 Exit status:
     0  the turn ended                      5  the agent refused
