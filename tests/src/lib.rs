@@ -8,6 +8,7 @@ pub mod directory;
 pub mod frame;
 pub mod guests;
 pub mod session;
+pub mod terminal;
 pub mod transcript;
 
 use std::path::{Path, PathBuf};

@@ -1,12 +1,11 @@
 //! `consort prompt` through a chain without proxies.
 
-use consort_tests::command::{Outcome, command, finish, run, run_with_input, wait};
+use consort_tests::command::{Outcome, command, finish, run, run_with_input};
 use consort_tests::session::{SESSION, chunk, notification, request};
-use consort_tests::{Agent, AgentListener, Client, PATIENCE, consort};
+use consort_tests::{Agent, AgentListener, Client, consort, terminal};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::process::Stdio;
 
 const ANSWER: &str = "I got one block.\n[1] text, 5 bytes\n    Hello\n";
 
@@ -190,8 +189,12 @@ fn an_option_that_was_offered_is_chosen() {
 }
 
 fn interrupt(pid: u32) {
+    signal(pid, Signal::INT);
+}
+
+fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    kill_process(pid, Signal::INT).unwrap();
+    kill_process(pid, signal).unwrap();
 }
 
 #[test]
@@ -220,6 +223,15 @@ fn a_second_interrupt_ends_the_program() {
 }
 
 #[test]
+fn a_signal_to_terminate_ends_the_program_at_once() {
+    let listener = AgentListener::staying();
+    let mut client = start(&listener, &["x"]);
+    let _agent = begin(&listener);
+    signal(client.pid(), Signal::TERM);
+    assert_eq!(client.wait().code(), Some(143));
+}
+
+#[test]
 fn errors_of_the_agent_are_told_in_one_sentence() {
     let listener = AgentListener::new();
     let mut client = start(&listener, &["x"]);
@@ -243,96 +255,23 @@ fn a_missing_agent_is_named() {
     assert!(outcome.error.contains("/nonexistent/agent"), "{outcome:?}");
 }
 
-mod on_a_terminal {
-    //! Questions, on a terminal of the test's own.
+const QUESTION: &str = "nothing to cancel: ";
 
-    use super::*;
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    use std::fs::{File, OpenOptions};
-    use std::io::{Read, Write};
-    use std::sync::mpsc::{self, RecvTimeoutError};
-    use std::thread;
+#[test]
+fn a_permission_is_asked_for_on_the_terminal() {
+    let (status, shown) = terminal::run(&["prompt", "a /tool"], &[(QUESTION, "1\n")]);
+    assert_eq!(status, Some(0), "{shown}");
+    assert!(shown.contains("  1) Allow once\r\n  2) Reject\r\n"), "{shown}");
+    assert!(shown.contains("✓ Run echo 42"), "{shown}");
+    let (_, shown) = terminal::run(&["prompt", "a /tool"], &[(QUESTION, "2\n")]);
+    assert!(shown.contains("✗ Run echo 42"), "{shown}");
+}
 
-    /// Answers questions as they appear, and returns all that was shown.
-    fn answer(options: &[&str], answers: &[(&str, &str)]) -> (Option<i32>, String) {
-        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&terminal).unwrap();
-        unlockpt(&terminal).unwrap();
-        let name = ptsname(&terminal, Vec::new()).unwrap();
-        let open = || -> File {
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(name.to_str().unwrap())
-                .unwrap()
-        };
-        let mut arguments = vec!["prompt"];
-        arguments.extend(options);
-        let mut command = command(&arguments);
-        command
-            .env("NO_COLOR", "1")
-            .stdin(Stdio::from(open()))
-            .stdout(Stdio::from(open()))
-            .stderr(Stdio::from(open()));
-        let mut child = command.spawn().unwrap();
-        // The test keeps no end of the terminal that would keep it open.
-        drop(command);
-        let mut terminal = File::from(terminal);
-        let mut screen = terminal.try_clone().unwrap();
-        let (sender, pieces) = mpsc::sync_channel(16);
-        thread::spawn(move || {
-            let mut buffer = [0; 1024];
-            // A terminal that nobody has open any more ends with an error.
-            while let Ok(length @ 1..) = screen.read(&mut buffer) {
-                if sender.send(buffer[..length].to_vec()).is_err() {
-                    break;
-                }
-            }
-        });
-        let mut shown = String::new();
-        let mut answers = answers.iter();
-        let mut next = answers.next();
-        let mut seen = 0;
-        loop {
-            let piece = match pieces.recv_timeout(PATIENCE) {
-                Ok(piece) => piece,
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => {
-                    child.kill().unwrap();
-                    panic!("{next:?} does not come: {shown}");
-                }
-            };
-            shown.push_str(&String::from_utf8_lossy(&piece));
-            while let Some((question, answer)) = next
-                && let Some(position) = shown[seen..].find(question)
-            {
-                seen += position + question.len();
-                terminal.write_all(answer.as_bytes()).unwrap();
-                next = answers.next();
-            }
-        }
-        assert!(next.is_none(), "{next:?} was not seen in {shown}");
-        (wait(&mut child).code(), shown)
-    }
-
-    const QUESTION: &str = "nothing to cancel: ";
-
-    #[test]
-    fn a_permission_is_asked_for() {
-        let (status, shown) = answer(&["a /tool"], &[(QUESTION, "1\n")]);
-        assert_eq!(status, Some(0), "{shown}");
-        assert!(shown.contains("  1) Allow once\r\n  2) Reject\r\n"), "{shown}");
-        assert!(shown.contains("✓ Run echo 42"), "{shown}");
-        let (_, shown) = answer(&["a /tool"], &[(QUESTION, "2\n")]);
-        assert!(shown.contains("✗ Run echo 42"), "{shown}");
-    }
-
-    #[test]
-    fn what_is_no_choice_is_asked_again_and_nothing_cancels() {
-        let answers = [(QUESTION, "3\n"), ("choose a number", ""), (QUESTION, "\n")];
-        let (status, shown) = answer(&["a /tool"], &answers);
-        assert_eq!(status, Some(130), "{shown}");
-    }
+#[test]
+fn what_is_no_choice_is_asked_again_and_nothing_cancels() {
+    let answers = [(QUESTION, "3\n"), ("choose a number", ""), (QUESTION, "\n")];
+    let (status, shown) = terminal::run(&["prompt", "a /tool"], &answers);
+    assert_eq!(status, Some(130), "{shown}");
 }
 
 #[test]

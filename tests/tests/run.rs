@@ -3,7 +3,7 @@
 use consort_tests::command::{command, run_with_input};
 use consort_tests::session::{begin, chunk, prompt};
 use consort_tests::transcript::Transcript;
-use consort_tests::{AgentListener, Client, Directory};
+use consort_tests::{AgentListener, Client, Directory, terminal};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 use std::fs;
@@ -198,4 +198,29 @@ fn a_missing_agent_is_an_error_to_the_request_and_exit_status_127() {
     client.close_input();
     client.expect_end();
     assert_eq!(client.wait().code(), Some(127));
+}
+
+#[test]
+fn on_a_terminal_the_agent_gets_the_terminal() {
+    let script = "test -t 0 && test -t 1 && echo \"log in: $1\" && read -r answer && echo \"<$answer>\"; exit 7";
+    let (status, shown) = terminal::run(
+        &[
+            "run",
+            "--no-config",
+            "--env",
+            "A=b",
+            "--",
+            "sh",
+            "-c",
+            script,
+            "sh",
+            "--login",
+        ],
+        &[("log in: --login", "me\n")],
+    );
+    assert_eq!(status, Some(7), "{shown}");
+    assert!(shown.contains("<me>"), "{shown}");
+    let (status, shown) = terminal::run(&["run", "--no-config", "--", "/nonexistent/agent"], &[]);
+    assert_eq!(status, Some(127), "{shown}");
+    assert!(shown.contains("/nonexistent/agent"), "{shown}");
 }

@@ -15,7 +15,7 @@ use record::Recorder;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{env, fs, process};
 
 /// The proxies that are shown, client side first.
@@ -70,6 +70,9 @@ pub(super) fn run(_arguments: &Arguments) -> anyhow::Result<u8> {
     let status = runtime.block_on(prompt::converse(options, request));
     runtime.shutdown_timeout(run::SHUTDOWN);
     let status = status?;
+    if status != exit::SUCCESS {
+        return Ok(status);
+    }
 
     let view = view::View {
         paint: text::Paint(text::colour(io::stdout().is_terminal())),
@@ -110,7 +113,9 @@ struct Directory(PathBuf);
 
 impl Directory {
     fn new() -> anyhow::Result<Self> {
-        let path = env::temp_dir().join(format!("consort-demo-{}", process::id()));
+        // What a killed process with the same id has left behind is not used.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let path = env::temp_dir().join(format!("consort-demo-{}-{}", process::id(), now.as_millis()));
         fs::create_dir(&path).with_context(|| format!("cannot make the directory {}", path.display()))?;
         // Agents and proxies are told real paths.
         Ok(Self(fs::canonicalize(&path).unwrap_or(path)))

@@ -119,7 +119,7 @@ impl View<'_> {
         } else {
             line.trim_end().to_owned()
         };
-        put(screen, &format!("    {line}"));
+        put(screen, format!("    {line}").trim_end());
     }
 
     fn summary(&self, screen: &mut String) {
