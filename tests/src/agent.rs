@@ -169,6 +169,11 @@ impl Agent {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("not JSON ({error}): {line}\n{}", self.transcript))
     }
 
+    /// Whether nothing has come that was not taken yet.
+    pub fn is_quiet(&self) -> bool {
+        matches!(self.lines.try_recv(), Err(mpsc::TryRecvError::Empty))
+    }
+
     /// The end of its standard input; a line is a failure.
     pub fn expect_end(&mut self) {
         if let Some(line) = self.next() {

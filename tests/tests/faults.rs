@@ -138,6 +138,10 @@ fn a_proxy_that_spins_holds_up_nobody_else() {
         let seen = client.expect();
         assert_eq!(seen["params"]["update"]["content"]["text"], format!(">{number}"));
     }
+    assert!(
+        agent.is_quiet(),
+        "the proxy was still spinning when all updates had passed"
+    );
     // In the end the prompt goes on without the proxy.
     let request = agent.expect();
     assert_eq!(request["params"]["prompt"][0]["text"], "SPIN");

@@ -87,7 +87,11 @@ impl Instance {
             // A timer costs more than a short turn: it is set only when the turn does not end at once.
             match std::future::poll_fn(|context| std::task::Poll::Ready(call.as_mut().poll(context))).await {
                 std::task::Poll::Ready(done) => Ok(done),
-                std::task::Poll::Pending => tokio::time::timeout(TURN_TIME, call).await,
+                std::task::Poll::Pending => {
+                    // Whoever drives this gets to know that the turn lasts, before it goes on.
+                    tokio::task::yield_now().await;
+                    tokio::time::timeout(TURN_TIME, call).await
+                }
             }
         };
         let receipt = match called {
