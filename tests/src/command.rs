@@ -1,8 +1,9 @@
 //! The command under test, run to its end.
 
-use crate::{PATIENCE, consort};
+use crate::{PATIENCE, consort, root};
 use std::ffi::OsStr;
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -25,10 +26,16 @@ pub fn command(arguments: &[impl AsRef<OsStr>]) -> Command {
     command
         .args(arguments)
         .env("XDG_CONFIG_HOME", "/nonexistent")
+        .env("XDG_CACHE_HOME", cache())
         .env_remove("CONSORT_LOG")
         .env_remove("NO_COLOR")
         .env_remove("CLICOLOR_FORCE");
     command
+}
+
+/// Where the commands under test keep compiled proxies: common to all tests, and not the user's own.
+pub fn cache() -> PathBuf {
+    root().join("target/test-cache")
 }
 
 /// Runs the command under test with nothing on its standard input.

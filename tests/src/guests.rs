@@ -17,6 +17,11 @@ pub fn guest(name: &str) -> PathBuf {
     component(BUILT.get_or_init(|| build("tests/guests", "target/guests")), name)
 }
 
+/// A guest of the tests, built by a certain command.
+pub fn guest_with(consort: &Path, name: &str) -> PathBuf {
+    component(&build_with(consort, "tests/guests", "target/guests"), name)
+}
+
 fn component(folder: &Path, name: &str) -> PathBuf {
     let file = folder.join(format!("{name}.wasm"));
     assert!(file.is_file(), "there is no {}", file.display());
@@ -25,8 +30,12 @@ fn component(folder: &Path, name: &str) -> PathBuf {
 
 /// Builds with the command under test, which takes care of what is up to date and of other tests that want the same.
 fn build(crates: &str, out: &str) -> PathBuf {
+    build_with(&consort(), crates, out)
+}
+
+fn build_with(consort: &Path, crates: &str, out: &str) -> PathBuf {
     let out = root().join(out);
-    let output = Command::new(consort())
+    let output = Command::new(consort)
         .arg("build")
         .arg(root().join(crates))
         .arg("--out")

@@ -7,6 +7,7 @@ pub mod command;
 pub mod directory;
 pub mod frame;
 pub mod guests;
+pub mod real;
 pub mod session;
 pub mod terminal;
 pub mod transcript;
@@ -19,7 +20,7 @@ pub use client::Client;
 pub use directory::Directory;
 
 /// How long a test waits for something that has to come. It never decides a test that goes well, so it is generous.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The root of the source tree.
 pub fn root() -> &'static Path {
@@ -44,4 +45,21 @@ pub fn program(name: &str) -> PathBuf {
 /// The command under test.
 pub fn consort() -> PathBuf {
     program("consort-under-test")
+}
+
+/// The command under test beside a program of this package, for programs that are no tests.
+///
+/// # Errors
+///
+/// If it was not built.
+pub fn consort_beside() -> std::io::Result<PathBuf> {
+    let folder = std::env::current_exe()?;
+    let program = folder.with_file_name("consort-under-test");
+    match program.is_file() {
+        true => Ok(program),
+        false => Err(std::io::Error::other(format!(
+            "{} is missing: build it first with `cargo build --release -p consort-tests`",
+            program.display()
+        ))),
+    }
 }

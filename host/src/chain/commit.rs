@@ -68,7 +68,7 @@ impl Router {
             Sent::Release(ticket) => {
                 self.take_ticket(index, ticket);
             }
-            Sent::Message(Peer::Host, message) => self.to_host(index, message),
+            Sent::Message(Peer::Host, message) => self.host_message(index, message),
             Sent::Message(to, message) => {
                 let Some(direction) = Direction::towards(to) else {
                     return;
@@ -145,7 +145,7 @@ impl Router {
             params,
         } = notification;
         if &*method == "$/cancel_request" {
-            let own = params.as_ref().and_then(|params| cancelled_number(params));
+            let own = params.as_ref().and_then(cancelled_number);
             return self.cancel_own(index, own);
         }
         if let Some(ticket) = on_behalf_of

@@ -137,7 +137,7 @@ impl Router {
         let mut over = false;
         for sent in sent {
             match sent {
-                Sent::Message(Peer::Host, message) => self.to_host(index, message),
+                Sent::Message(Peer::Host, message) => self.host_message(index, message),
                 Sent::Message(_, Message::Request(request)) => match request.id {
                     None => over = true,
                     Some(own) => {

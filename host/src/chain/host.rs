@@ -41,7 +41,7 @@ struct LogLine {
 
 impl Router {
     /// A message of a proxy to the host.
-    pub(super) fn to_host(&mut self, index: usize, message: Message) {
+    pub(super) fn host_message(&mut self, index: usize, message: Message) {
         match message {
             Message::Request(request) => self.host_request(index, request),
             Message::Notification(notification) => self.host_notification(index, &notification),

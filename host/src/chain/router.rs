@@ -529,10 +529,7 @@ impl Router {
     fn visit(&mut self, index: usize, mut parcel: Parcel, gate: Gate, from: &mut Position) -> Option<Parcel> {
         let place = Position::Proxy(index);
         if let Body::Response { call, .. } = &parcel.body {
-            let Some(record) = self.calls.get(call) else {
-                return None;
-            };
-            match record.requester {
+            match self.calls.get(call)?.requester {
                 Requester::Proxy {
                     index: owner,
                     own: Some(own),

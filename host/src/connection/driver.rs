@@ -65,6 +65,7 @@ pub(super) struct Driver {
     client: ClientStreams,
     client_lines: LineBuffer,
     client_open: bool,
+    client_first: bool,
     agent: Option<Agent>,
     agent_lines: LineBuffer,
     agent_open: bool,
@@ -132,6 +133,7 @@ impl Driver {
             client,
             client_lines: LineBuffer::new(MAX_MESSAGE),
             client_open: true,
+            client_first: false,
             agent: None,
             agent_lines: LineBuffer::new(MAX_MESSAGE),
             agent_open: false,
@@ -322,6 +324,14 @@ impl Driver {
             None => (None, None),
         };
         let write_agent = write_agent && agent_input.is_some();
+        // Whoever was read last waits, so that a flood from one side never silences the other.
+        self.client_first = !self.client_first;
+        let input = &mut self.client.input;
+        let client_read =
+            read_client.then(|| async { Woken::ClientRead(input.read_buf(self.client_lines.room()).await) });
+        let agent_read = agent_output
+            .filter(|_| read_agent)
+            .map(|output| async { Woken::AgentRead(output.read_buf(self.agent_lines.room()).await) });
         let mut slices = ([IoSlice::new(&[]); SLICES], [IoSlice::new(&[]); SLICES]);
         let (client_output, agent_queue) = self.router.outputs();
         tokio::select! {
@@ -329,8 +339,7 @@ impl Driver {
             written = write_some(Some(&mut self.client.output), client_output, &mut slices.0), if write_client => Woken::ClientWritten(written),
             written = write_some(agent_input, agent_queue, &mut slices.1), if write_agent => Woken::AgentWritten(written),
             event = self.events.recv() => Woken::Event(event),
-            read = read_some(agent_output, &mut self.agent_lines), if read_agent => Woken::AgentRead(read),
-            read = self.client.input.read_buf(self.client_lines.room()), if read_client => Woken::ClientRead(read),
+            read = either(client_read, agent_read, self.client_first) => read,
             () = until(next), if next.is_some() => Woken::Time,
             () = exit(&mut self.agent_exit), if self.agent_exit.is_some() => Woken::AgentExited,
         }
@@ -513,14 +522,27 @@ async fn write_some<'a, W: AsyncWrite + Unpin>(
     to.write_vectored(&slices[..count]).await
 }
 
-async fn read_some(
-    from: Option<&mut tokio::net::unix::pipe::Receiver>,
-    lines: &mut LineBuffer,
-) -> std::io::Result<usize> {
-    match from {
-        Some(from) => from.read_buf(lines.room()).await,
-        None => Ok(0),
-    }
+/// The first of two that is ready, looked at in the order given; waits for ever if there is none.
+async fn either<A, B>(client: Option<A>, agent: Option<B>, client_first: bool) -> Woken
+where
+    A: Future<Output = Woken>,
+    B: Future<Output = Woken>,
+{
+    let (mut client, mut agent) = (std::pin::pin!(client), std::pin::pin!(agent));
+    std::future::poll_fn(|context| {
+        for turn in [client_first, !client_first] {
+            let polled = if turn {
+                client.as_mut().as_pin_mut().map(|client| client.poll(context))
+            } else {
+                agent.as_mut().as_pin_mut().map(|agent| agent.poll(context))
+            };
+            if let Some(Poll::Ready(woken)) = polled {
+                return Poll::Ready(woken);
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 async fn until(at: Option<Instant>) {

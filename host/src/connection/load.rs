@@ -3,9 +3,10 @@
 use super::ProxyOptions;
 use crate::fault::{Class, Fault, Phase};
 use crate::message::Interest;
-use crate::sandbox::{Instance, Loaded, Sandbox};
+use crate::sandbox::{Instance, Loaded, Prepared, Sandbox};
 use crate::wire::text::Text;
 use anyhow::Context as _;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,29 +32,33 @@ pub(super) async fn start_all(proxies: &[ProxyOptions], progress: bool) -> anyho
         return Ok(Vec::new());
     }
     let sandbox = Arc::new(Sandbox::new(cache_folder().as_deref()).context("WebAssembly cannot run on this machine")?);
-    let mut loads = Vec::new();
-    for proxy in proxies {
-        let (sandbox, proxy) = (sandbox.clone(), proxy.clone());
-        loads.push(tokio::task::spawn_blocking(move || {
-            sandbox.load(&proxy.name, &proxy.file, proxy.memory)
-        }));
-    }
+    // A component that stands in the chain several times is loaded once.
+    let mut files: Vec<&PathBuf> = proxies.iter().map(|proxy| &proxy.file).collect();
+    files.sort();
+    files.dedup();
+    let loads: Vec<_> = files
+        .iter()
+        .map(|file| {
+            let (sandbox, file) = (sandbox.clone(), (*file).clone());
+            tokio::task::spawn_blocking(move || sandbox.load(&file).map(Arc::new))
+        })
+        .collect();
     let loads = async {
-        let mut all = Vec::new();
-        for load in loads {
-            all.push(load.await);
+        let mut all = HashMap::new();
+        for (file, load) in files.into_iter().zip(loads) {
+            all.insert(file, load.await.context("the task that loads a proxy ended")?);
         }
-        all
+        anyhow::Ok(all)
     };
     let mut loads = std::pin::pin!(loads);
     let loaded = match tokio::time::timeout(SHOW_AFTER, &mut loads).await {
-        Ok(loaded) => loaded,
+        Ok(loaded) => loaded?,
         Err(_) => {
             let begun = Instant::now();
             if progress {
                 eprintln!("consort: compiling proxies (kept for the next time) …");
             }
-            let loaded = loads.await;
+            let loaded = loads.await?;
             if progress {
                 let seconds = (begun.elapsed() + SHOW_AFTER).as_secs_f32();
                 eprintln!("consort: proxies compiled in {seconds:.1} s");
@@ -62,19 +67,26 @@ pub(super) async fn start_all(proxies: &[ProxyOptions], progress: bool) -> anyho
         }
     };
     let mut started = Vec::new();
-    for (proxy, loaded) in proxies.iter().zip(loaded) {
-        let loaded = loaded.context("the task that loads proxies ended")?;
-        let one = start(proxy, loaded).await;
+    for proxy in proxies {
+        let prepared = loaded.get(&proxy.file).cloned();
+        let one = start(proxy, prepared).await;
         started.push(one.map_err(|fault| anyhow::anyhow!(fault.sentence(&proxy.name)))?);
     }
     Ok(started)
 }
 
-async fn start(proxy: &ProxyOptions, loaded: Result<Loaded, Fault>) -> Result<Started, Fault> {
-    let loaded = Arc::new(loaded?);
-    if let Some(time) = loaded.compiled {
+async fn start(proxy: &ProxyOptions, prepared: Option<Result<Arc<Prepared>, Fault>>) -> Result<Started, Fault> {
+    let prepared = prepared.unwrap_or_else(|| {
+        Err(Fault::new(
+            Class::Host,
+            Phase::Load,
+            "it was not loaded; this is a fault of Consort",
+        ))
+    })?;
+    if let Some(time) = prepared.compiled {
         tracing::info!("proxy `{}` compiled in {} ms", proxy.name, time.as_millis());
     }
+    let loaded = Arc::new(Loaded::new(prepared, &proxy.name, proxy.memory));
     let configuration = Text::parse(&proxy.configuration, usize::MAX)
         .map_err(|reason| Fault::new(Class::Load, Phase::Start, format!("its configuration is {reason}")))?;
     let (instance, interests) = Instance::start(&loaded, configuration.clone()).await?;

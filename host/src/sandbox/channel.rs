@@ -161,7 +161,7 @@ fn size(message: &Message) -> usize {
 }
 
 impl State {
-    fn from_guest(&mut self, message: wit::Message) -> Result<Message> {
+    fn take_message(&mut self, message: wit::Message) -> Result<Message> {
         let mut take = |value: Resource<Value>| self.take_back(value);
         Ok(match message {
             wit::Message::Request(request) => Message::Request(Request {
@@ -186,7 +186,7 @@ impl State {
     }
 
     /// Makes a message into what the proxy gets.
-    pub(super) fn to_guest(&mut self, message: &Message) -> Result<wit::Message> {
+    pub(super) fn give_message(&mut self, message: &Message) -> Result<wit::Message> {
         let mut give = |text: &Text| self.hand_out(text.clone());
         Ok(match message {
             Message::Request(request) => wit::Message::Request(wit::Request {
@@ -213,7 +213,7 @@ impl State {
 
 impl wit::Host for State {
     fn send(&mut self, to: wit::Peer, message: wit::Message) -> Result<std::result::Result<(), wit::Refusal>> {
-        let message = self.from_guest(message)?;
+        let message = self.take_message(message)?;
         Ok(self.ledger.send(to.into(), message))
     }
 

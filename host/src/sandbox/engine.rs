@@ -26,27 +26,47 @@ pub struct Sandbox {
     clock: Arc<Clock>,
 }
 
-/// A component that is ready to be instantiated as a proxy.
+/// A component that is ready to be instantiated.
+pub struct Prepared {
+    /// How long compiling took; none if the compiled code came from the cache.
+    pub compiled: Option<Duration>,
+    pre: ProxyPre<State>,
+    clock: Arc<Clock>,
+}
+
+/// A component as one proxy of a chain.
 pub struct Loaded {
     /// The proxy's name.
     pub name: Arc<str>,
     /// The most memory of an instance, in bytes.
     pub memory: u64,
-    /// How long compiling took; none if the compiled code came from the cache.
-    pub compiled: Option<Duration>,
-    pub(super) pre: ProxyPre<State>,
-    pub(super) clock: Arc<Clock>,
     pub(super) log: ProxyLog,
+    prepared: Arc<Prepared>,
 }
 
 impl Loaded {
+    /// Uses a component as the proxy with this name.
+    pub fn new(prepared: Arc<Prepared>, name: &str, memory: u64) -> Self {
+        let name: Arc<str> = name.into();
+        Self {
+            log: ProxyLog::new(name.clone()),
+            name,
+            memory,
+            prepared,
+        }
+    }
+
     /// The proxy's log.
     pub fn log(&self) -> &ProxyLog {
         &self.log
     }
 
-    pub(super) fn engine(&self) -> &Engine {
-        self.pre.engine()
+    pub(super) fn pre(&self) -> &ProxyPre<State> {
+        &self.prepared.pre
+    }
+
+    pub(super) fn clock(&self) -> &Arc<Clock> {
+        &self.prepared.clock
     }
 }
 
@@ -86,7 +106,7 @@ impl Sandbox {
     /// # Errors
     ///
     /// A load fault that names the file and what is wrong with it.
-    pub fn load(&self, name: &str, file: &Path, memory: u64) -> Result<Loaded, Fault> {
+    pub fn load(&self, file: &Path) -> Result<Prepared, Fault> {
         let source = read(file)?;
         describe::describe(&source)
             .and_then(|description| description.check())
@@ -118,11 +138,7 @@ impl Sandbox {
                     ),
                 )
             })?;
-        let name: Arc<str> = name.into();
-        Ok(Loaded {
-            log: ProxyLog::new(name.clone()),
-            name,
-            memory,
+        Ok(Prepared {
             compiled,
             pre,
             clock: self.clock.clone(),

@@ -37,18 +37,18 @@ impl Instance {
     ///
     /// The fault, also when the proxy says that its configuration is wrong.
     pub async fn start(loaded: &Loaded, configuration: Text) -> Result<(Self, Vec<Interest>), Fault> {
-        let mut store = Store::new(loaded.engine(), State::new(loaded.log.clone(), loaded.memory));
+        let mut store = Store::new(loaded.pre().engine(), State::new(loaded.log.clone(), loaded.memory));
         store.limiter(|state| &mut state.limiter);
         store.set_max_component_handles(MAX_HANDLES);
-        let clock = loaded.clock.clone();
+        let clock = loaded.clock().clone();
         store.epoch_deadline_callback(move |mut context| {
             // A long turn keeps the clock running that ends it.
             clock.wake();
             tick(context.data_mut())
         });
-        begin(&mut store, &loaded.clock);
+        begin(&mut store, loaded.clock());
         let started = tokio::time::timeout(TURN_TIME, async {
-            let proxy = loaded.pre.instantiate_async(&mut store).await?;
+            let proxy = loaded.pre().instantiate_async(&mut store).await?;
             let configuration = store.data_mut().hand_out(configuration)?;
             let answer = proxy.call_start(&mut store, configuration).await?;
             wasmtime::Result::Ok((proxy, answer))
@@ -67,7 +67,7 @@ impl Instance {
             )
         })?;
         let interests = interests.into_iter().map(interest).collect::<Result<_, _>>()?;
-        let clock = loaded.clock.clone();
+        let clock = loaded.clock().clone();
         Ok((Self { store, proxy, clock }, interests))
     }
 
@@ -75,7 +75,7 @@ impl Instance {
     pub async fn turn(mut self, turn: Turn) -> Result<(Self, TurnResult), Fault> {
         begin(&mut self.store, &self.clock);
         self.store.data_mut().ledger.begin(&turn);
-        let message = match self.store.data_mut().to_guest(&turn.message) {
+        let message = match self.store.data_mut().give_message(&turn.message) {
             Ok(message) => message,
             Err(error) => return Err(fault(&mut self.store, Phase::Receive, &error)),
         };
