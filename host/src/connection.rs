@@ -8,10 +8,12 @@ mod timers;
 
 use crate::agent::AgentCommand;
 use crate::tap::OptionalTap;
+use anyhow::Context as _;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinSet;
 
 /// A proxy of the chain, as the user named it.
 #[derive(Clone, Debug)]
@@ -65,5 +67,11 @@ pub struct Ending {
 ///
 /// When WebAssembly cannot run on this machine. What goes wrong later is answered on the wire and told in [`Ending`].
 pub async fn serve(options: ConnectionOptions, client: ClientStreams) -> anyhow::Result<Ending> {
-    driver::Driver::new(options, client).await?.run().await
+    // A task of its own runs on the thread that waits for input, which saves a change of threads for each message.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async { driver::Driver::new(options, client).await?.run().await });
+    match tasks.join_next().await {
+        Some(ending) => ending.context("the connection's task ended early")?,
+        None => Ok(Ending::default()),
+    }
 }

@@ -328,7 +328,7 @@ impl Driver {
         self.client_first = !self.client_first;
         let input = &mut self.client.input;
         let client_read =
-            read_client.then(|| async { Woken::ClientRead(input.read_buf(self.client_lines.room()).await) });
+            read_client.then_some(async { Woken::ClientRead(input.read_buf(self.client_lines.room()).await) });
         let agent_read = agent_output
             .filter(|_| read_agent)
             .map(|output| async { Woken::AgentRead(output.read_buf(self.agent_lines.room()).await) });

@@ -34,13 +34,19 @@ fn one(text: &Text, edit: &Edit) -> Result<Text, String> {
         Edit::Add(pointer, content) | Edit::Replace(pointer, content) => (pointer, Some(content)),
         Edit::Remove(pointer) => (pointer, None),
     };
-    scan::tokens(pointer)?;
+    if !pointer.is_empty() && !pointer.starts_with('/') {
+        return Err(format!("the pointer `{pointer}` does not begin with `/`"));
+    }
     let Some((parent, last)) = pointer.rsplit_once('/') else {
         return content
             .cloned()
             .ok_or_else(|| "the whole value cannot be removed".to_owned());
     };
-    let token = last.replace("~1", "/").replace("~0", "~");
+    let Some(token) = scan::decode(last) else {
+        return Err(format!(
+            "the pointer `{pointer}` has a `~` that is neither `~0` nor `~1`"
+        ));
+    };
     let container =
         scan::find(text, parent).ok_or_else(|| format!("nothing stands at `{parent}`, the parent of `{pointer}`"))?;
     let (shape, slot) = scan::slot(text, container, &token);

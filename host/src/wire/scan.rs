@@ -3,6 +3,7 @@
 use super::text::Text;
 use bytes::Bytes;
 use memchr::memchr2;
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// How deeply a text nests: 0 for a scalar.
@@ -69,29 +70,23 @@ pub(crate) enum Shape {
     Scalar,
 }
 
-/// Splits a pointer into decoded tokens.
-///
-/// # Errors
-///
-/// If it is not empty and does not begin with a slash, or has a `~` that RFC 6901 does not know.
-pub(crate) fn tokens(pointer: &str) -> Result<Vec<String>, String> {
-    if pointer.is_empty() {
-        return Ok(Vec::new());
-    }
-    let Some(rest) = pointer.strip_prefix('/') else {
-        return Err(format!("the pointer `{pointer}` does not begin with `/`"));
+/// A pointer's tokens, not decoded; none if it does not begin with a slash.
+pub(crate) fn tokens(pointer: &str) -> Option<impl Iterator<Item = &str>> {
+    let rest = match pointer.strip_prefix('/') {
+        Some(rest) => Some(rest),
+        None if pointer.is_empty() => None,
+        None => return None,
     };
-    rest.split('/')
-        .map(|token| {
-            let plain = token.replace("~1", "").replace("~0", "");
-            if plain.contains('~') {
-                return Err(format!(
-                    "the pointer `{pointer}` has a `~` that is neither `~0` nor `~1`"
-                ));
-            }
-            Ok(token.replace("~1", "/").replace("~0", "~"))
-        })
-        .collect()
+    Some(rest.into_iter().flat_map(|rest| rest.split('/')))
+}
+
+/// Decodes a token; none if it has a `~` that RFC 6901 does not know.
+pub(crate) fn decode(token: &str) -> Option<Cow<'_, str>> {
+    if !token.contains('~') {
+        return Some(Cow::Borrowed(token));
+    }
+    let unknown = token.replace("~1", "").replace("~0", "").contains('~');
+    (!unknown).then(|| Cow::Owned(token.replace("~1", "/").replace("~0", "~")))
 }
 
 /// An array index as RFC 6901 writes it: digits without a leading zero.
@@ -105,8 +100,8 @@ pub(crate) fn find(text: &Text, pointer: &str) -> Option<Range<usize>> {
     let mut cursor = Cursor::new(text.pieces());
     cursor.skip_space();
     let mut range = None;
-    for token in tokens(pointer).ok()? {
-        match cursor.child(&token)? {
+    for token in tokens(pointer)? {
+        match cursor.child(&decode(token)?)? {
             Slot::Found { value, .. } => {
                 // The walk stopped behind the value: go back to its beginning.
                 cursor.seek(value.start);
@@ -358,9 +353,10 @@ mod tests {
         let pieces: Vec<Bytes> = text.as_bytes().chunks(3).map(Bytes::copy_from_slice).collect();
         let mut cursor = Cursor::new(&pieces);
         cursor.skip_space();
-        if let Ok(tokens) = tokens(pointer)
-            && let [token] = tokens.as_slice()
-            && let Some(Slot::Found { value, .. }) = cursor.child(token)
+        if let Some(tokens) = tokens(pointer)
+            && let [token] = tokens.collect::<Vec<_>>().as_slice()
+            && let Some(token) = decode(token)
+            && let Some(Slot::Found { value, .. }) = cursor.child(&token)
         {
             assert_eq!(one.as_deref(), Some(&text[value]));
         }
