@@ -12,8 +12,9 @@
 //!   proxy sees its first prompt, so one that was loaded or resumed gets the files again: they may have changed since.
 //! - `maxBytes`: how much of each file is used, at most 1 MiB.
 //!
-//! The context is a text block of its own at `/prompt/0`. The prompt itself is never copied here, so it may be of any size,
-//! and no failure to read a file keeps it from the agent.
+//! The context is a text block of its own at `/prompt/0`. The prompt itself is not copied here, so it may be of any size,
+//! and no failure to read a file keeps it from the agent. A slash command goes as it is: the context comes with the prompt after
+//! it.
 
 mod date;
 
@@ -87,6 +88,9 @@ impl Proxy for Context {
         let Some(session) = request.session_id() else {
             return request.forward();
         };
+        if is_command(request.params()) {
+            return request.forward();
+        }
         if self.config.every == Every::First && self.informed.with(&session, |informed| *informed) {
             return request.forward();
         }
@@ -138,6 +142,15 @@ impl Context {
         }
         parts.join("\n\n")
     }
+}
+
+/// Whether a prompt is a slash command. Agents know one by the beginning of the prompt, so nothing may stand in front of it;
+/// the context then waits for the next prompt. A long text is none, and is not looked at.
+fn is_command(params: &Json) -> bool {
+    const LONGEST: u64 = 4096;
+    const TEXT: &str = "/prompt/0/text";
+    params.size(TEXT).is_some_and(|size| size <= LONGEST)
+        && params.string(TEXT).is_some_and(|text| text.trim_start().starts_with('/'))
 }
 
 /// Whether the host would take this path. Saying so at the start is kinder than a warning with every prompt.

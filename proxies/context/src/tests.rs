@@ -132,3 +132,13 @@ fn wrong_configurations_are_named() {
         assert!(error.contains(named), "{error}");
     }
 }
+
+#[test]
+fn a_slash_command_goes_as_it_is_and_the_next_prompt_gets_the_context() {
+    let mut host = start(json!({"files": []}));
+    let command = r#"{"sessionId":"s1","prompt":[{"type":"text","text":" /compact now"}]}"#;
+    host.request_text(Client, "session/prompt", command);
+    assert_eq!(host.next().text(), command);
+    host.request_text(Client, "session/prompt", PROMPT);
+    assert_ne!(host.next().text(), PROMPT);
+}
