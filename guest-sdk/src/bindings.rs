@@ -2,7 +2,7 @@
 //! [`crate::raw`].
 
 wit_bindgen::generate!({
-    path: "../wit",
+    path: "wit",
     world: "proxy",
     ownership: Borrowing { duplicate_if_necessary: true },
     pub_export_macro: true,
