@@ -4,6 +4,7 @@
 
 mod cancel;
 mod commit;
+mod edges;
 mod handshake;
 mod host;
 mod interest;
@@ -17,6 +18,7 @@ mod router;
 mod sessions;
 #[cfg(test)]
 mod tests;
+mod travel;
 mod turns;
 
 pub(crate) use host::file_answer;

@@ -4,6 +4,7 @@
 mod driver;
 mod files;
 mod load;
+mod streams;
 mod timers;
 
 use crate::agent::AgentCommand;

@@ -2,6 +2,7 @@
 //! so that a slow proxy holds up nothing but its own messages.
 
 use super::load::{self, Started};
+use super::streams::{either, exit, parsed, quote, until, write_some};
 use super::timers::{Due, Timers};
 use super::{ClientStreams, ConnectionOptions, Ending, files};
 use crate::agent::{Agent, ending};
@@ -9,18 +10,16 @@ use crate::chain::{Effect, ProxySetup, Router, file_answer};
 use crate::fault::{Class, Fault, Phase};
 use crate::message::{Interest, Outcome, TurnResult};
 use crate::sandbox::{Instance, Loaded, MAX_MESSAGE};
-use crate::wire::envelope::{self, Malformed, error_text};
+use crate::wire::envelope::error_text;
 use crate::wire::lines::{Line, LineBuffer};
-use crate::wire::output::Output;
 use crate::wire::text::Text;
-use bytes::Bytes;
 use std::future::Future;
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
 /// Bytes that may wait for one reader before the other side is not read any more.
@@ -487,72 +486,5 @@ impl Driver {
         if let Some(agent) = self.agent.take() {
             agent.stop().await;
         }
-    }
-}
-
-fn parsed(line: Line) -> Result<envelope::Incoming, Malformed> {
-    match line {
-        Line::Whole(bytes) => envelope::parse(&bytes),
-        Line::TooLong => Err(Malformed {
-            code: -32600,
-            id: envelope::Id::null(),
-            reason: format!("the line is longer than {} MiB", MAX_MESSAGE / 1024 / 1024),
-        }),
-    }
-}
-
-/// The beginning of a line, for a person.
-fn quote(line: &Bytes) -> String {
-    const SHOWN: usize = 200;
-    let text = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
-    let mut quoted = crate::log::printable(text.trim_end());
-    if line.len() > SHOWN {
-        quoted.push('…');
-    }
-    quoted
-}
-
-async fn write_some<'a, W: AsyncWrite + Unpin>(
-    to: Option<&mut W>,
-    output: &'a mut Output,
-    slices: &mut [IoSlice<'a>],
-) -> std::io::Result<usize> {
-    let Some(to) = to else { return Ok(0) };
-    let count = output.slices(slices);
-    to.write_vectored(&slices[..count]).await
-}
-
-/// The first of two that is ready, looked at in the order given; waits for ever if there is none.
-async fn either<A, B>(client: Option<A>, agent: Option<B>, client_first: bool) -> Woken
-where
-    A: Future<Output = Woken>,
-    B: Future<Output = Woken>,
-{
-    let (mut client, mut agent) = (std::pin::pin!(client), std::pin::pin!(agent));
-    std::future::poll_fn(|context| {
-        for turn in [client_first, !client_first] {
-            let polled = if turn {
-                client.as_mut().as_pin_mut().map(|client| client.poll(context))
-            } else {
-                agent.as_mut().as_pin_mut().map(|agent| agent.poll(context))
-            };
-            if let Some(Poll::Ready(woken)) = polled {
-                return Poll::Ready(woken);
-            }
-        }
-        Poll::Pending
-    })
-    .await
-}
-
-async fn until(at: Option<Instant>) {
-    if let Some(at) = at {
-        tokio::time::sleep_until(at.into()).await;
-    }
-}
-
-async fn exit(exited: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
-    if let Some(exited) = exited {
-        exited.await;
     }
 }

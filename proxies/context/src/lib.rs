@@ -150,7 +150,9 @@ fn is_command(params: &Json) -> bool {
     const LONGEST: u64 = 4096;
     const TEXT: &str = "/prompt/0/text";
     params.size(TEXT).is_some_and(|size| size <= LONGEST)
-        && params.string(TEXT).is_some_and(|text| text.trim_start().starts_with('/'))
+        && params
+            .string(TEXT)
+            .is_some_and(|text| text.trim_start().starts_with('/'))
 }
 
 /// Whether the host would take this path. Saying so at the start is kinder than a warning with every prompt.

@@ -1,0 +1,270 @@
+//! The ends of the chain: what the client and the agent send, where it enters, and where answers and messages leave.
+
+use super::parcel::{Body, CallId, Edge, Lane, Parcel, Position, Requester, Responder};
+use super::router::{BIRTH_WAIT, Effect, Phase, Router, is_birth};
+use crate::message::Outcome;
+use crate::wire::envelope::{Id, Incoming, Malformed, error_text};
+use crate::wire::scan;
+use crate::wire::text::Text;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Router {
+    /// A line from the client that is no message.
+    pub fn client_malformed(&mut self, malformed: &Malformed) {
+        let error = error_text(malformed.code, &malformed.reason, None);
+        self.ends[0].output.response(&malformed.id, &Err(error));
+    }
+
+    /// A message from the client.
+    pub fn from_client(&mut self, message: Incoming) {
+        match message {
+            Incoming::Request { id, method, params } if is_proxy_method(&method) => {
+                let reason = format!("`{method}` is for proxies; a client sends `initialize`");
+                drop(params);
+                self.refuse(Edge::Client, id, -32600, &reason);
+            }
+            Incoming::Notification { method, .. } if is_proxy_method(&method) => {
+                tracing::warn!("a notification `{method}` of the client was dropped");
+            }
+            Incoming::Notification { method, params } if &*method == "$/cancel_request" => {
+                self.cancel_from_edge(Edge::Client, params.as_ref());
+            }
+            Incoming::Response { id, outcome } => self.response_from(Edge::Client, &id, outcome),
+            other => self.client_begins(other),
+        }
+        self.settle();
+    }
+
+    /// A request or notification of the client, in its phase.
+    pub(super) fn client_begins(&mut self, message: Incoming) {
+        match (self.phase, message) {
+            (Phase::Initializing, message) => self.wait_behind_initialize(message),
+            (_, Incoming::Request { id, method, params }) if &*method == "initialize" => self.initialize(id, params),
+            (Phase::Fresh, Incoming::Request { id, method, .. }) => {
+                let reason = format!("`{method}` before `initialize`: send `initialize` first");
+                self.refuse(Edge::Client, id, -32600, &reason);
+            }
+            (Phase::Fresh, Incoming::Notification { method, .. }) => {
+                tracing::warn!("a notification `{method}` before `initialize` was dropped");
+            }
+            (Phase::Ready, Incoming::Request { id, method, params }) => {
+                self.request_from(Edge::Client, id, method, params);
+            }
+            (Phase::Ready, Incoming::Notification { method, params }) => {
+                self.notification_from(Edge::Client, method, params);
+            }
+            (_, Incoming::Response { .. }) => {}
+        }
+    }
+
+    /// A message from the agent.
+    pub fn from_agent(&mut self, message: Incoming) {
+        match message {
+            Incoming::Request { id, method, .. } if is_proxy_method(&method) => {
+                let reason = format!("`{method}` is for proxies; this is the agent's end of the chain");
+                self.refuse(Edge::Agent, id, -32600, &reason);
+            }
+            Incoming::Notification { method, .. } if is_proxy_method(&method) => {
+                tracing::warn!("a notification `{method}` of the agent was dropped");
+            }
+            Incoming::Notification { method, params } if &*method == "$/cancel_request" => {
+                self.cancel_from_edge(Edge::Agent, params.as_ref());
+            }
+            Incoming::Response { id, outcome } => self.response_from(Edge::Agent, &id, outcome),
+            Incoming::Request { id, method, params } => self.request_from(Edge::Agent, id, method, params),
+            Incoming::Notification { method, params } => self.notification_from(Edge::Agent, method, params),
+        }
+        self.settle();
+    }
+
+    /// Answers a peer's request without taking it in.
+    pub(super) fn refuse(&mut self, edge: Edge, id: Id, code: i64, reason: &str) {
+        let error = error_text(code, reason, None);
+        self.ends[edge.index()].output.response(&id, &Err(error));
+    }
+
+    pub(super) fn request_from(&mut self, edge: Edge, id: Id, method: Arc<str>, params: Option<Text>) {
+        let direction = edge.inward();
+        let lane = self.lane_of(&method, params.as_ref());
+        let directory = (edge == Edge::Client)
+            .then(|| session_directory(&method, params.as_ref()))
+            .flatten();
+        if let (Lane::Session(session), true) = (&lane, edge == Edge::Client) {
+            // The client knows the session, whether or not this chain has seen it begin.
+            self.sessions.add(session, directory.clone());
+        }
+        let call = self.new_call(
+            Requester::Edge(edge, id.clone()),
+            direction,
+            method.clone(),
+            lane.clone(),
+        );
+        if let Some(record) = self.calls.get_mut(&call) {
+            record.directory = directory;
+        }
+        let end = &mut self.ends[edge.index()];
+        end.ids.insert(id, call);
+        end.open += 1;
+        let body = Body::Request { call, method, params };
+        let parcel = Parcel { direction, lane, body };
+        self.travel(parcel, Position::Edge(edge));
+    }
+
+    fn notification_from(&mut self, edge: Edge, method: Arc<str>, params: Option<Text>) {
+        let lane = self.lane_of(&method, params.as_ref());
+        let parcel = Parcel {
+            direction: edge.inward(),
+            body: Body::Notification { method, params },
+            lane,
+        };
+        if edge == Edge::Agent
+            && self.births > 0
+            && let Lane::Session(session) = &parcel.lane
+            && !self.sessions.knows(session)
+        {
+            let until = Instant::now() + BIRTH_WAIT;
+            self.effects.push_back(Effect::Timer(until));
+            self.unborn.push_back((until, parcel));
+            return;
+        }
+        self.travel(parcel, Position::Edge(edge));
+    }
+
+    fn response_from(&mut self, edge: Edge, id: &Id, outcome: Outcome) {
+        let known = id.as_number().filter(|call| {
+            self.calls
+                .get(call)
+                .is_some_and(|record| record.responder == Responder::Edge(edge) && !record.answered)
+        });
+        match known {
+            Some(call) => self.answer_from_edge(edge, call, outcome),
+            None => {
+                let side = if edge == Edge::Client { "client" } else { "agent" };
+                let id = crate::log::printable(id.as_json());
+                tracing::debug!("a response of the {side} to no open request ({id}) was dropped");
+            }
+        }
+    }
+
+    pub(super) fn answer_from_edge(&mut self, edge: Edge, call: CallId, outcome: Outcome) {
+        let Some(record) = self.calls.get(&call) else { return };
+        let born = edge == Edge::Agent && is_birth(&record.method);
+        let outcome = if edge == Edge::Agent && &*record.method == "initialize" {
+            self.check_version(outcome)
+        } else {
+            outcome
+        };
+        if born {
+            self.births = self.births.saturating_sub(1);
+            if let Some(session) = outcome
+                .as_ref()
+                .ok()
+                .and_then(|result| scan::string_member(result, "sessionId"))
+            {
+                let session = self.sessions.name(session);
+                let directory = self.root_directory(call);
+                self.sessions.add(&session, directory);
+            }
+        }
+        self.respond(call, outcome, Position::Edge(edge));
+        if born {
+            self.deliver_born(Instant::now());
+        }
+    }
+
+    /// Lets notifications go whose session is known now, whose time is over, or that no birth is left for.
+    pub(super) fn deliver_born(&mut self, now: Instant) {
+        let mut rest = VecDeque::new();
+        for (until, parcel) in std::mem::take(&mut self.unborn) {
+            let known = matches!(&parcel.lane, Lane::Session(session) if self.sessions.knows(session));
+            if known || self.births == 0 || until <= now {
+                self.travel(parcel, Position::Edge(Edge::Agent));
+            } else {
+                rest.push_back((until, parcel));
+            }
+        }
+        self.unborn = rest;
+    }
+
+    /// The working directory that the client gave for the session setup at the root of a request.
+    fn root_directory(&self, call: CallId) -> Option<Arc<PathBuf>> {
+        let mut call = call;
+        loop {
+            let record = self.calls.get(&call)?;
+            match record.requester {
+                Requester::Edge(Edge::Client, _) => return record.directory.clone(),
+                Requester::Proxy {
+                    behalf: Some(behalf), ..
+                } => call = behalf,
+                _ => return None,
+            }
+        }
+    }
+
+    /// A message leaves the chain.
+    pub(super) fn leave(&mut self, edge: Edge, parcel: Parcel) {
+        match parcel.body {
+            Body::Request { call, method, params } => {
+                if let Some(gone) = self.ends[edge.index()].gone.clone() {
+                    return self.respond(call, Err(gone), Position::Edge(edge));
+                }
+                let Some(record) = self.calls.get_mut(&call) else {
+                    return;
+                };
+                record.responder = Responder::Edge(edge);
+                if edge == Edge::Agent && is_birth(&method) {
+                    self.births += 1;
+                }
+                let id = call.to_string();
+                self.ends[edge.index()].output.call(Some(&id), &method, params.as_ref());
+            }
+            Body::Notification { method, params } => {
+                let end = &mut self.ends[edge.index()];
+                // A client that sends nothing more may well be reading.
+                if end.gone.is_none() || edge == Edge::Client {
+                    end.output.call(None, &method, params.as_ref());
+                }
+            }
+            Body::Response { call, outcome, .. } => {
+                let Some(record) = self.calls.remove(&call) else { return };
+                let Requester::Edge(_, id) = record.requester else {
+                    return;
+                };
+                let end = &mut self.ends[edge.index()];
+                end.open = end.open.saturating_sub(1);
+                if end.ids.get(&id) == Some(&call) {
+                    end.ids.remove(&id);
+                }
+                if edge == Edge::Client && &*record.method == "initialize" {
+                    return self.initialized(&id, outcome);
+                }
+                if edge == Edge::Agent && end.gone.is_some() {
+                    return;
+                }
+                end.output.response(&id, &outcome);
+            }
+        }
+    }
+}
+
+/// Methods that only a conductor and its proxies exchange.
+fn is_proxy_method(method: &str) -> bool {
+    matches!(
+        method,
+        "proxy/initialize" | "proxy/successor" | "_proxy/initialize" | "_proxy/successor"
+    )
+}
+
+fn session_directory(method: &str, params: Option<&Text>) -> Option<Arc<PathBuf>> {
+    if !matches!(
+        method,
+        "session/new" | "session/load" | "session/resume" | "session/fork"
+    ) {
+        return None;
+    }
+    let directory = PathBuf::from(scan::string_member(params?, "cwd")?);
+    directory.is_absolute().then(|| Arc::new(directory))
+}

@@ -1,0 +1,165 @@
+//! The way from place to place: past proxies that want nothing, to proxies that do, and never past what is held.
+
+use super::parcel::{Body, Direction, Edge, Parcel, Position, Requester, Responder};
+use super::router::{Gate, Router};
+use crate::message::How;
+use crate::tap::{Hop, Place};
+use crate::wire::envelope::error_text;
+use crate::wire::text::Text;
+
+impl Router {
+    /// Moves a message on from a place until somebody has it.
+    pub(super) fn travel(&mut self, mut parcel: Parcel, from: Position) {
+        let mut hop_from = from;
+        let mut place = self.next_place(from, parcel.direction);
+        loop {
+            match place {
+                Position::Edge(edge) => {
+                    self.show(&parcel, hop_from, place);
+                    return self.leave(edge, parcel);
+                }
+                Position::Proxy(index) => match self.visit(index, parcel, Gate::All, &mut hop_from) {
+                    Some(onward) => parcel = onward,
+                    None => return,
+                },
+            }
+            place = self.next_place(place, parcel.direction);
+        }
+    }
+
+    /// Goes on with a message that a proxy kept back.
+    pub(super) fn resume(&mut self, index: usize, parcel: Parcel, gate: Gate) {
+        // Where it came from is not known any more: the neighbour on the side that it comes from.
+        let mut from = self.next_place(Position::Proxy(index), parcel.direction.opposite());
+        if let Some(parcel) = self.visit(index, parcel, gate, &mut from) {
+            self.travel(parcel, Position::Proxy(index));
+        }
+    }
+
+    fn next_place(&self, from: Position, direction: Direction) -> Position {
+        let next = match (from, direction) {
+            (Position::Edge(Edge::Client), Direction::Down) => Some(0),
+            (Position::Edge(Edge::Agent), Direction::Up) => self.proxies.len().checked_sub(1),
+            (Position::Proxy(index), Direction::Down) => Some(index + 1),
+            (Position::Proxy(index), Direction::Up) => index.checked_sub(1),
+            (Position::Edge(edge), _) => return Position::Edge(edge),
+        };
+        match next {
+            Some(index) if index < self.proxies.len() => Position::Proxy(index),
+            _ => Position::Edge(Edge::at_end_of(direction)),
+        }
+    }
+
+    /// Shows a message to a proxy; gives it back if it goes past.
+    fn visit(&mut self, index: usize, mut parcel: Parcel, gate: Gate, from: &mut Position) -> Option<Parcel> {
+        let place = Position::Proxy(index);
+        if let Body::Response { call, .. } = &parcel.body {
+            match self.calls.get(call)?.requester {
+                Requester::Proxy {
+                    index: owner,
+                    own: Some(own),
+                    behalf,
+                } if owner == index => {
+                    self.show(&parcel, *from, place);
+                    self.deliver_response(index, own, behalf, parcel);
+                    return None;
+                }
+                // Nobody waits for it any more.
+                Requester::Nobody => {
+                    self.calls.remove(call);
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        parcel = self.pass_gate(index, parcel, gate)?;
+        if let Body::Response { call, .. } = parcel.body {
+            let passed = match self.calls.get(&call)?.requester {
+                Requester::Proxy {
+                    index: owner,
+                    own: None,
+                    behalf,
+                } if owner == index => Some(behalf),
+                _ => None,
+            };
+            if let Some(behalf) = passed {
+                self.show(&parcel, *from, place);
+                *from = place;
+                parcel = self.end_leg(index, call, behalf, parcel)?;
+            }
+            self.copy_response(index, &parcel);
+            return Some(parcel);
+        }
+        match self.wants(index, &parcel) {
+            Some(How::Intercept) => {
+                self.show(&parcel, *from, place);
+                self.deliver(index, parcel);
+                None
+            }
+            Some(How::Observe) => {
+                self.copy(index, &parcel);
+                Some(parcel)
+            }
+            None => Some(parcel),
+        }
+    }
+
+    /// Keeps a message back if the proxy holds something before it.
+    fn pass_gate(&mut self, index: usize, parcel: Parcel, gate: Gate) -> Option<Parcel> {
+        let lanes = &mut self.proxies[index].lanes[parcel.direction.index()];
+        let behind_everything = gate == Gate::All && lanes.everything_blocks();
+        let blocked = behind_everything || (gate != Gate::Open && lanes.session_blocks(&parcel.lane));
+        let response = matches!(parcel.body, Body::Response { .. });
+        if !blocked || (response && parcel.direction == Direction::Down) {
+            return Some(parcel);
+        }
+        if let Body::Request { call, .. } = parcel.body
+            && let Some(record) = self.calls.get_mut(&call)
+        {
+            record.responder = Responder::KeptBack(index);
+        }
+        self.announce_cancel(index, &parcel);
+        match self.proxies[index].lanes[parcel.direction.index()].keep(parcel, behind_everything) {
+            Ok(()) => None,
+            Err(parcel) => self.too_much_kept(index, parcel),
+        }
+    }
+
+    /// Too much waits behind a proxy: a request is answered, an answer goes on, a notification is dropped.
+    fn too_much_kept(&mut self, index: usize, parcel: Parcel) -> Option<Parcel> {
+        let name = self.proxies[index].name.clone();
+        let method = parcel.method().clone();
+        match parcel.body {
+            Body::Response { .. } => Some(parcel),
+            Body::Request { call, .. } => {
+                let reason = format!("proxy `{name}` holds an earlier message back, and too much waits behind it");
+                self.respond(call, Err(error_text(-32603, &reason, None)), Position::Proxy(index));
+                None
+            }
+            Body::Notification { .. } => {
+                tracing::warn!("a notification `{method}` was dropped: too much waits behind proxy `{name}`");
+                None
+            }
+        }
+    }
+
+    fn show(&self, parcel: &Parcel, from: Position, to: Position) {
+        let Some(tap) = &self.tap else { return };
+        let text = parcel.text().map_or_else(|| "null".to_owned(), Text::to_text);
+        tap.hop(&Hop {
+            from: shown(from),
+            to: shown(to),
+            kind: parcel.kind(),
+            method: parcel.method(),
+            text: &text,
+        });
+    }
+}
+
+fn shown(position: Position) -> Place {
+    match position {
+        Position::Edge(Edge::Client) => Place::Client,
+        Position::Edge(Edge::Agent) => Place::Agent,
+        Position::Proxy(index) => Place::Proxy(index),
+    }
+}

@@ -1,0 +1,80 @@
+//! The small steps of reading and writing that the driver puts together.
+
+use crate::sandbox::MAX_MESSAGE;
+use crate::wire::envelope::{self, Malformed};
+use crate::wire::lines::Line;
+use crate::wire::output::Output;
+use bytes::Bytes;
+use std::future::Future;
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Instant;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+
+pub(super) fn parsed(line: Line) -> Result<envelope::Incoming, Malformed> {
+    match line {
+        Line::Whole(bytes) => envelope::parse(&bytes),
+        Line::TooLong => Err(Malformed {
+            code: -32600,
+            id: envelope::Id::null(),
+            reason: format!("the line is longer than {} MiB", MAX_MESSAGE / 1024 / 1024),
+        }),
+    }
+}
+
+/// The beginning of a line, for a person.
+pub(super) fn quote(line: &Bytes) -> String {
+    const SHOWN: usize = 200;
+    let text = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
+    let mut quoted = crate::log::printable(text.trim_end());
+    if line.len() > SHOWN {
+        quoted.push('…');
+    }
+    quoted
+}
+
+pub(super) async fn write_some<'a, W: AsyncWrite + Unpin>(
+    to: Option<&mut W>,
+    output: &'a mut Output,
+    slices: &mut [IoSlice<'a>],
+) -> std::io::Result<usize> {
+    let Some(to) = to else { return Ok(0) };
+    let count = output.slices(slices);
+    to.write_vectored(&slices[..count]).await
+}
+
+/// The first of two that is ready, looked at in the order given; waits for ever if there is none.
+pub(super) async fn either<T, A, B>(client: Option<A>, agent: Option<B>, client_first: bool) -> T
+where
+    A: Future<Output = T>,
+    B: Future<Output = T>,
+{
+    let (mut client, mut agent) = (std::pin::pin!(client), std::pin::pin!(agent));
+    std::future::poll_fn(|context| {
+        for turn in [client_first, !client_first] {
+            let polled = if turn {
+                client.as_mut().as_pin_mut().map(|client| client.poll(context))
+            } else {
+                agent.as_mut().as_pin_mut().map(|agent| agent.poll(context))
+            };
+            if let Some(Poll::Ready(ready)) = polled {
+                return Poll::Ready(ready);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+pub(super) async fn until(at: Option<Instant>) {
+    if let Some(at) = at {
+        tokio::time::sleep_until(at.into()).await;
+    }
+}
+
+pub(super) async fn exit(exited: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
+    if let Some(exited) = exited {
+        exited.await;
+    }
+}
