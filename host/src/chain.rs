@@ -14,6 +14,7 @@ mod model;
 mod parcel;
 mod proxy;
 mod recovery;
+mod restarts;
 mod router;
 mod sessions;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::commit::{CANCELLED, cancel_method};
 use super::parcel::{Body, CallId, Direction, Edge, Lane, Parcel, Position, Requester, Responder};
-use super::proxy::Target;
+use super::proxy::{Hold, OwnedWhat, Target};
 use super::router::Router;
 use crate::message::RequestId;
 use crate::wire::envelope::{Id, error_text};
@@ -16,8 +16,11 @@ impl Router {
             let range = scan::find(params, "/requestId")?;
             Id::parse(&params.slice(range).to_text())
         });
-        if let Some(call) = own_id.and_then(|id| self.ends[edge.index()].ids.get(&id).copied()) {
+        let Some(id) = own_id else { return };
+        if let Some(call) = self.ends[edge.index()].ids.get(&id).copied() {
             self.cancel(call);
+        } else if edge == Edge::Client && self.take_behind_initialize(&id) {
+            self.refuse(edge, id, CANCELLED, "cancelled before anybody had seen it");
         }
     }
 
@@ -97,6 +100,9 @@ impl Router {
         if &**method != "session/cancel" || parcel.direction != Direction::Down {
             return;
         }
+        if !self.holds_prompt(index, &parcel.lane) {
+            return;
+        }
         self.tell(index, Direction::Down.source(), method.clone(), params.clone());
         let busy = self.proxies[index].requests.values().any(|target| {
             matches!(target, Target::Call(call) if self.calls.get(call).is_some_and(|record| {
@@ -105,6 +111,29 @@ impl Router {
         });
         if busy {
             self.travel(parcel.clone(), Position::Proxy(index));
+        }
+    }
+
+    /// Whether a proxy has had its turn with a prompt of this session and still holds it.
+    pub(super) fn holds_prompt(&self, index: usize, lane: &Lane) -> bool {
+        self.proxies[index].tickets.values().any(|owned| {
+            let prompt = match owned.what {
+                OwnedWhat::Request(call) => self
+                    .calls
+                    .get(&call)
+                    .is_some_and(|call| &*call.method == "session/prompt"),
+                OwnedWhat::Notification { .. } => false,
+            };
+            let holds = |hold: &Hold| hold.turned && hold.direction == Direction::Down && hold.lane == *lane;
+            prompt && owned.holds.iter().any(holds)
+        })
+    }
+
+    /// A proxy kept a prompt that a cancel waits behind: now it is the one to be told.
+    pub(super) fn announce_kept_cancels(&mut self, index: usize, lane: &Lane) {
+        let lanes = &self.proxies[index].lanes[Direction::Down.index()];
+        for parcel in lanes.cancels(lane) {
+            self.announce_cancel(index, &parcel);
         }
     }
 

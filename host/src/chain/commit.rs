@@ -42,7 +42,30 @@ impl Router {
                 self.take_ticket(index, inbound.ticket);
             }
             What::Response { hold: Some(hold), .. } => self.end_holds(index, inbound.ticket, vec![hold]),
+            What::Response {
+                behalf: Some(ticket), ..
+            } => self.keeps_holding(index, ticket),
+            What::Request { .. } | What::Notification { .. } => self.keeps_holding(index, inbound.ticket),
             _ => {}
+        }
+    }
+
+    /// The proxy had its turn with something and still holds it.
+    fn keeps_holding(&mut self, index: usize, ticket: Ticket) {
+        let Some(owned) = self.proxies[index].tickets.get_mut(&ticket) else {
+            return;
+        };
+        let mut fresh = Vec::new();
+        for hold in &mut owned.holds {
+            if !std::mem::replace(&mut hold.turned, true) {
+                fresh.push(hold.clone());
+            }
+        }
+        for hold in fresh {
+            match hold.direction {
+                Direction::Up => self.hand_over_responses(index, &hold),
+                Direction::Down => self.announce_kept_cancels(index, &hold.lane),
+            }
         }
     }
 

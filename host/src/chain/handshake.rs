@@ -2,13 +2,16 @@
 //! made anew gets it again.
 
 use super::parcel::Edge;
-use super::proxy::{Inbound, Status, What};
-use super::router::{Effect, Phase, Router};
+use super::proxy::{Handshake, Inbound, Status, What};
+use super::recovery::REPLAY_WAIT;
+use super::router::{self, Effect, Router};
+use crate::fault::{Class, Fault, Phase};
 use crate::message::{Message, Outcome, Peer, Sent};
 use crate::wire::edit::{self, Edit};
 use crate::wire::envelope::{Id, Incoming, error_text};
 use crate::wire::scan;
 use crate::wire::text::Text;
+use std::time::Instant;
 
 /// The version that proxies speak which say nothing about it.
 const PROXY_VERSION: u64 = 1;
@@ -36,7 +39,7 @@ impl Router {
             (version, text)
         };
         self.offered = offered;
-        self.phase = Phase::Initializing;
+        self.phase = router::Phase::Initializing;
         if self.agent_running {
             self.request_from(Edge::Client, id, "initialize".into(), Some(text));
         } else {
@@ -65,14 +68,31 @@ impl Router {
     /// The end of an `initialize`: what waited behind it goes on.
     pub(super) fn initialized(&mut self, id: &Id, outcome: Outcome) {
         self.was_ready |= outcome.is_ok();
-        self.phase = if self.was_ready { Phase::Ready } else { Phase::Fresh };
+        self.phase = if self.was_ready {
+            router::Phase::Ready
+        } else {
+            router::Phase::Fresh
+        };
         self.ends[Edge::Client.index()].output.response(id, &outcome);
-        while self.phase != Phase::Initializing
+        self.replay_unseen(&outcome);
+        while self.phase != router::Phase::Initializing
             && let Some(message) = self.behind_initialize.pop_front()
         {
             self.behind_bytes = self.behind_bytes.saturating_sub(size(&message));
             self.client_begins(message);
         }
+    }
+
+    /// Takes back a request that waits behind `initialize`.
+    pub(super) fn take_behind_initialize(&mut self, wanted: &Id) -> bool {
+        let waits = |message: &Incoming| matches!(message, Incoming::Request { id, .. } if id == wanted);
+        let Some(at) = self.behind_initialize.iter().position(waits) else {
+            return false;
+        };
+        if let Some(message) = self.behind_initialize.remove(at) {
+            self.behind_bytes = self.behind_bytes.saturating_sub(size(&message));
+        }
+        true
     }
 
     pub(super) fn wait_behind_initialize(&mut self, message: Incoming) {
@@ -114,7 +134,9 @@ impl Router {
     pub(super) fn begin_replay(&mut self, index: usize) {
         let handshake = &self.proxies[index].handshake;
         if handshake.downstream.is_none() {
-            self.proxies[index].status = Status::Ready;
+            let proxy = &mut self.proxies[index];
+            proxy.unseen = handshake_begun(&proxy.handshake);
+            proxy.status = Status::Ready;
             return;
         }
         let what = What::Replay {
@@ -124,7 +146,42 @@ impl Router {
         let source = Peer::Client;
         let inbound = Inbound { source, ticket, what };
         self.push_first(index, inbound);
-        self.proxies[index].status = Status::Replaying;
+        let until = Instant::now() + REPLAY_WAIT;
+        self.effects.push_back(Effect::Timer(until));
+        let proxy = &mut self.proxies[index];
+        proxy.unseen = false;
+        proxy.replay_until = Some(until);
+        proxy.status = Status::Replaying;
+    }
+
+    /// Proxies whose replayed `initialize` has taken too long fail.
+    pub(super) fn end_late_replays(&mut self, now: Instant) {
+        for index in 0..self.proxies.len() {
+            let proxy = &self.proxies[index];
+            let late = proxy.status == Status::Replaying && proxy.replay_until.is_some_and(|until| until <= now);
+            if late && proxy.running.is_some() {
+                // A turn that is under way has a limit of its own.
+                self.effects.push_back(Effect::Timer(now + REPLAY_WAIT));
+            } else if late {
+                let seconds = REPLAY_WAIT.as_secs();
+                let cause =
+                    format!("it did not deal with `initialize` within {seconds} seconds when it was started again");
+                self.failed(index, None, &Fault::new(Class::Timeout, Phase::Receive, cause));
+            }
+        }
+    }
+
+    /// Instances that were made while `initialize` was under way get it now.
+    fn replay_unseen(&mut self, outcome: &Outcome) {
+        let Ok(answer) = outcome else { return };
+        for index in 0..self.proxies.len() {
+            let proxy = &mut self.proxies[index];
+            if std::mem::take(&mut proxy.unseen) && proxy.status == Status::Ready && proxy.running.is_none() {
+                proxy.handshake.downstream = Some(answer.clone());
+                self.begin_replay(index);
+                self.wake(index);
+            }
+        }
     }
 
     fn push_first(&mut self, index: usize, inbound: Inbound) {
@@ -147,6 +204,7 @@ impl Router {
                             own,
                             outcome,
                             hold: None,
+                            behalf: None,
                         };
                         let ticket = self.number();
                         let source = Peer::Agent;
@@ -172,8 +230,13 @@ impl Router {
             // Whatever the replayed request was worth is over with it.
             self.proxies[index].closed.push(inbound.ticket);
             self.proxies[index].status = Status::Ready;
+            self.proxies[index].replay_until = None;
         }
     }
+}
+
+fn handshake_begun(handshake: &Handshake) -> bool {
+    handshake.params.is_some()
 }
 
 fn protocol_version(value: &Text) -> Option<u64> {

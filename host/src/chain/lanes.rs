@@ -77,25 +77,67 @@ impl Lanes {
         }
     }
 
-    /// Keeps a message back, behind everything or behind its session. Gives it back if too much is kept already.
-    pub(super) fn keep(&mut self, parcel: Parcel, behind_everything: bool) -> Result<(), Parcel> {
-        let size = parcel.size();
-        if self.kept > 0 && self.kept + size > MAX_KEPT {
-            return Err(parcel);
-        }
-        self.kept += size;
+    /// Whether so much is kept back that it has to end. One message above the cap is let in alone.
+    pub(super) fn is_full(&self) -> bool {
+        self.kept > MAX_KEPT
+    }
+
+    /// Keeps a message back, behind everything or behind its session.
+    pub(super) fn keep(&mut self, parcel: Parcel, behind_everything: bool) {
+        self.kept += parcel.size();
         let queue = match &parcel.lane {
             Lane::Session(session) if !behind_everything => self.sessions.entry(session.clone()).or_default(),
             _ => &mut self.everything,
         };
         queue.waiting.push_back(Kept::Message(parcel));
-        Ok(())
     }
 
     /// Keeps a place for an answer behind what is held and kept back in a session.
     pub(super) fn keep_place(&mut self, session: &Arc<str>, ticket: Ticket) {
         let queue = self.sessions.entry(session.clone()).or_default();
         queue.waiting.push_back(Kept::Place(ticket));
+    }
+
+    /// Takes the first response out that the proxy itself waits for, leaving the place of an answer if one is to come of it.
+    pub(super) fn take_owed(
+        &mut self,
+        session: &Arc<str>,
+        mut owed: impl FnMut(&Parcel) -> Option<Option<Ticket>>,
+    ) -> Option<(Parcel, Option<Ticket>)> {
+        let queue = self.sessions.get_mut(session)?;
+        let (at, ticket) = queue.waiting.iter().enumerate().find_map(|(at, kept)| match kept {
+            Kept::Message(parcel) => Some((at, owed(parcel)?)),
+            _ => None,
+        })?;
+        let taken = match ticket {
+            Some(ticket) => std::mem::replace(queue.waiting.get_mut(at)?, Kept::Place(ticket)),
+            None => queue.waiting.remove(at)?,
+        };
+        let Kept::Message(parcel) = taken else { return None };
+        self.kept -= parcel.size();
+        Some((parcel, ticket))
+    }
+
+    /// The `session/cancel` notifications that wait in a session before its next prompt.
+    pub(super) fn cancels(&self, lane: &Lane) -> Vec<Parcel> {
+        let Lane::Session(session) = lane else {
+            return Vec::new();
+        };
+        let waiting = self.sessions.get(session).map(|queue| &queue.waiting);
+        let messages = waiting.into_iter().flatten().filter_map(|kept| match kept {
+            Kept::Message(parcel) => Some(parcel),
+            _ => None,
+        });
+        messages
+            .take_while(|parcel| &**parcel.method() != "session/prompt")
+            .filter(|parcel| &**parcel.method() == "session/cancel")
+            .cloned()
+            .collect()
+    }
+
+    /// Bytes that are kept back.
+    pub(super) fn kept(&self) -> usize {
+        self.kept
     }
 
     /// Puts an answer in its place; gives it back if there is none.

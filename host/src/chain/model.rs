@@ -51,6 +51,8 @@ struct World {
     waiting: [Vec<(Value, Value)>; 2],
     /// What was sent and what arrived, by direction and session.
     sent: [HashMap<String, Vec<u64>>; 2],
+    /// What each proxy was given of what came from the agent, by session.
+    given: HashMap<(usize, String), Vec<u64>>,
     arrived: [HashMap<String, Vec<u64>>; 2],
 }
 
@@ -79,6 +81,7 @@ impl World {
             answers: Default::default(),
             waiting: Default::default(),
             sent: Default::default(),
+            given: HashMap::new(),
             arrived: Default::default(),
         }
     }
@@ -199,7 +202,27 @@ impl World {
         true
     }
 
+    /// Notes what a proxy is given, unless it is one that holds messages up and so gets its own answers early.
+    fn note_given(&mut self, index: usize, turn: &Turn) {
+        let text = match &turn.message {
+            Message::Request(request) => request.params.as_ref(),
+            Message::Notification(notification) => notification.params.as_ref(),
+            Message::Response(response) => response.outcome.as_ref().ok(),
+        };
+        let Some(value) = text.and_then(|text| text.decode::<Value>()) else {
+            return;
+        };
+        let number = value["n"].as_u64().or(value["tag"].as_u64());
+        let session = value["sessionId"].as_str().or(value["session"].as_str());
+        if let (Peer::Agent, false, Some(number), Some(session)) = (turn.source, turn.copy, number, session) {
+            self.given.entry((index, session.to_owned())).or_default().push(number);
+        }
+    }
+
     fn behave(&mut self, index: usize, turn: &Turn) -> TurnResult {
+        if !matches!(self.manners[index], Manner::Late) {
+            self.note_given(index, turn);
+        }
         let memory = &mut self.memories[index];
         let mut receipt = Receipt::Done;
         let mut sent = Vec::new();
@@ -407,6 +430,11 @@ proptest! {
             let mut sorted = arrived.clone();
             sorted.sort_unstable();
             prop_assert_eq!(arrived, &sorted, "session {} towards the client", session);
+        }
+        for ((index, session), given) in &world.given {
+            let mut sorted = given.clone();
+            sorted.sort_unstable();
+            prop_assert_eq!(given, &sorted, "session {} at proxy {}", session, index);
         }
         let router = &world.bench.router;
         prop_assert!(router.calls.is_empty(), "calls are left: {:?}", router.calls);

@@ -3,12 +3,13 @@
 use super::interest::Interests;
 use super::lanes::Lanes;
 use super::parcel::{CallId, Direction, Lane};
-use super::recovery::Restarts;
+use super::restarts::Restarts;
 use crate::log::ProxyLog;
 use crate::message::{Message, Outcome, Peer, RequestId, Ticket};
 use crate::wire::text::Text;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Copies that wait for an observer; more are dropped and counted.
 const MAX_COPIES: usize = 256;
@@ -50,6 +51,10 @@ pub(super) struct ProxyState {
     pub(super) closed: Vec<Ticket>,
     pub(super) restarts: Restarts,
     pub(super) handshake: Handshake,
+    /// Until when a new instance must have taken `initialize` again.
+    pub(super) replay_until: Option<Instant>,
+    /// The instance has not seen `initialize`, since its answer was not there yet when it was made.
+    pub(super) unseen: bool,
 }
 
 /// What is remembered of `initialize`, to show it again to a new instance.
@@ -87,6 +92,8 @@ pub(super) struct Hold {
     pub(super) lane: Lane,
     /// It is not in front of its lane, but keeps a place in it for an answer.
     pub(super) place: bool,
+    /// The proxy has had its turn with what holds: what comes now waits for the proxy itself, not for its inbox.
+    pub(super) turned: bool,
 }
 
 /// What a proxy owns.
@@ -127,6 +134,8 @@ pub(super) enum What {
         outcome: Outcome,
         /// What the response holds up until its turn is over, if no ticket does.
         hold: Option<Hold>,
+        /// The ticket of the request that it belongs to, which holds it otherwise.
+        behalf: Option<Ticket>,
     },
     /// Something that gives no rights: a copy, or news.
     Copy(Message),
@@ -171,6 +180,8 @@ impl ProxyState {
             closed: Vec::new(),
             restarts: Restarts::default(),
             handshake: Handshake::default(),
+            replay_until: None,
+            unseen: false,
         }
     }
 
@@ -213,6 +224,12 @@ impl ProxyState {
         }
         self.copy_bytes += size;
         self.copies.push_back(copy);
+    }
+
+    /// Whether the proxy itself, and not only its inbox, holds something in this lane.
+    pub(super) fn holds_back(&self, direction: Direction, lane: &Lane) -> bool {
+        let holds = |hold: &Hold| hold.turned && hold.direction == direction && hold.lane == *lane;
+        self.tickets.values().any(|owned| owned.holds.iter().any(holds))
     }
 
     /// Drops all copies: the instance that wanted them is gone.

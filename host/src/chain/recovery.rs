@@ -2,55 +2,17 @@
 
 use super::parcel::{Body, CallId, Direction, Edge, Parcel, Position, Requester, Responder};
 use super::proxy::{Inbound, OwnedWhat, Status, Target, What};
+use super::restarts::COOL_DOWN;
 use super::router::{Effect, Phase, Router};
 use crate::fault::Fault;
 use crate::message::{Interest, Ticket};
 use crate::wire::envelope::error_text;
 use crate::wire::text::Text;
 use std::collections::HashSet;
-use std::hash::{BuildHasher, Hasher};
 use std::time::{Duration, Instant};
 
-/// The wait before the second restart in a row; it doubles with each one after.
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-
-/// Restarts in a row after which a proxy rests.
-const MAX_RESTARTS: u32 = 6;
-
-/// How long a proxy rests that failed too often.
-const COOL_DOWN: Duration = Duration::from_secs(60);
-
-/// Time without a fault after which one is forgiven.
-const HEAL: Duration = Duration::from_secs(10);
-
-/// A proxy's faults in a row.
-#[derive(Debug, Default)]
-pub(super) struct Restarts {
-    spent: u32,
-    last: Option<Instant>,
-}
-
-impl Restarts {
-    /// How long to wait before the next restart.
-    fn next_wait(&mut self, now: Instant) -> Duration {
-        if let Some(last) = self.last {
-            let healed = now.duration_since(last).as_secs() / HEAL.as_secs();
-            self.spent = self.spent.saturating_sub(u32::try_from(healed).unwrap_or(u32::MAX));
-        }
-        self.last = Some(now);
-        self.spent += 1;
-        if self.spent > MAX_RESTARTS {
-            return COOL_DOWN;
-        }
-        if self.spent == 1 {
-            return Duration::ZERO;
-        }
-        let wait = FIRST_WAIT * 2u32.pow(self.spent - 2);
-        // Jitter of a quarter, so that several proxies do not come back at the same moment.
-        let random = std::hash::RandomState::new().build_hasher().finish();
-        wait + wait * u32::try_from(random % 100).unwrap_or(0) / 400
-    }
-}
+/// How long a new instance may take with the `initialize` that is shown to it again.
+pub(super) const REPLAY_WAIT: Duration = Duration::from_secs(5);
 
 impl Router {
     /// A proxy failed. Its turn never happened; what it owed is answered, and everything else goes on without it.
@@ -98,16 +60,7 @@ impl Router {
         held.sort_unstable();
         let requests = std::mem::take(&mut self.proxies[index].requests);
         for ticket in held {
-            let owned = self.proxies[index].tickets.get(&ticket);
-            if let Some(OwnedWhat::Request(call)) = owned.map(|owned| &owned.what) {
-                self.give_up_request(index, ticket, *call, error);
-            } else if let Some(owned) = self.take_ticket(index, ticket)
-                && let OwnedWhat::Notification { method, params, lane } = owned.what
-            {
-                let direction = owned.direction;
-                let body = Body::Notification { method, params };
-                self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
-            }
+            self.give_up_ticket(index, ticket, error);
         }
         for target in requests.into_values() {
             let Target::Call(call) = target else { continue };
@@ -121,6 +74,20 @@ impl Router {
             record.requester = Requester::Nobody;
             self.cancel_prompts(index, &[call]);
             self.cancel(call);
+        }
+    }
+
+    /// Takes one message out of a proxy's hands: a request gets an error, a notification goes on.
+    pub(super) fn give_up_ticket(&mut self, index: usize, ticket: Ticket, error: &Text) {
+        let owned = self.proxies[index].tickets.get(&ticket);
+        if let Some(OwnedWhat::Request(call)) = owned.map(|owned| &owned.what) {
+            self.give_up_request(index, ticket, *call, error);
+        } else if let Some(owned) = self.take_ticket(index, ticket)
+            && let OwnedWhat::Notification { method, params, lane } = owned.what
+        {
+            let direction = owned.direction;
+            let body = Body::Notification { method, params };
+            self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
         }
     }
 
@@ -205,6 +172,7 @@ impl Router {
     /// Something that was to happen at a time may be due.
     pub fn timer(&mut self, now: Instant) {
         self.deliver_born(now);
+        self.end_late_replays(now);
         self.settle();
     }
 

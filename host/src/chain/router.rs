@@ -202,7 +202,9 @@ impl Router {
     /// Follows up on holds that ended: what they kept back goes on, in order.
     pub(super) fn settle(&mut self) {
         while let Some((index, hold)) = self.releases.pop_front() {
-            let Hold { direction, lane, place } = hold;
+            let Hold {
+                direction, lane, place, ..
+            } = hold;
             if !place {
                 self.proxies[index].lanes[direction.index()].end_hold(&lane);
             }

@@ -1,8 +1,10 @@
 //! The way from place to place: past proxies that want nothing, to proxies that do, and never past what is held.
 
-use super::parcel::{Body, Direction, Edge, Parcel, Position, Requester, Responder};
+use super::parcel::{Body, CallId, Direction, Edge, Lane, Parcel, Position, Requester, Responder};
+use super::proxy::Hold;
 use super::router::{Gate, Router};
-use crate::message::How;
+use super::turns::Placing;
+use crate::message::{How, Ticket};
 use crate::tap::{Hop, Place};
 use crate::wire::envelope::error_text;
 use crate::wire::text::Text;
@@ -60,8 +62,13 @@ impl Router {
                     own: Some(own),
                     behalf,
                 } if owner == index => {
+                    if gate != Gate::Open && self.response_waits(index, &parcel) {
+                        self.proxies[index].lanes[parcel.direction.index()].keep(parcel, false);
+                        return None;
+                    }
                     self.show(&parcel, *from, place);
-                    self.deliver_response(index, own, behalf, parcel);
+                    let placing = self.place_response(index, behalf, &parcel, gate);
+                    self.deliver_response(index, own, parcel, placing);
                     return None;
                 }
                 // Nobody waits for it any more.
@@ -119,27 +126,49 @@ impl Router {
             record.responder = Responder::KeptBack(index);
         }
         self.announce_cancel(index, &parcel);
-        match self.proxies[index].lanes[parcel.direction.index()].keep(parcel, behind_everything) {
-            Ok(()) => None,
-            Err(parcel) => self.too_much_kept(index, parcel),
+        let (direction, lane) = (parcel.direction, parcel.lane.clone());
+        let lanes = &mut self.proxies[index].lanes[direction.index()];
+        lanes.keep(parcel, behind_everything);
+        if lanes.is_full() {
+            self.end_holding(index, direction, &lane);
         }
+        None
     }
 
-    /// Too much waits behind a proxy: a request is answered, an answer goes on, a notification is dropped.
-    fn too_much_kept(&mut self, index: usize, parcel: Parcel) -> Option<Parcel> {
+    /// Keeps the place of the answer to come if a response goes past messages that its proxy holds up.
+    fn place_response(&mut self, index: usize, behalf: Option<CallId>, parcel: &Parcel, gate: Gate) -> Placing {
+        let ticket = self.behalf_ticket(index, behalf);
+        let lanes = &mut self.proxies[index].lanes[parcel.direction.index()];
+        let behind = gate != Gate::Open && parcel.direction == Direction::Up && lanes.session_blocks(&parcel.lane);
+        let (true, Lane::Session(session)) = (behind, &parcel.lane) else {
+            return Placing::Front;
+        };
+        if let Some(ticket) = ticket {
+            lanes.keep_place(session, ticket);
+        }
+        Placing::Kept
+    }
+
+    /// Too much waits behind what a proxy holds: what it holds is taken from it. A request gets an error, a notification goes
+    /// on.
+    fn end_holding(&mut self, index: usize, direction: Direction, lane: &Lane) {
         let name = self.proxies[index].name.clone();
-        let method = parcel.method().clone();
-        match parcel.body {
-            Body::Response { .. } => Some(parcel),
-            Body::Request { call, .. } => {
-                let reason = format!("proxy `{name}` holds an earlier message back, and too much waits behind it");
-                self.respond(call, Err(error_text(-32603, &reason, None)), Position::Proxy(index));
-                None
-            }
-            Body::Notification { .. } => {
-                tracing::warn!("a notification `{method}` was dropped: too much waits behind proxy `{name}`");
-                None
-            }
+        let reason = format!("proxy `{name}` held a message for so long that too much waited behind it");
+        let holds = |hold: &Hold| hold.turned && hold.direction == direction && hold.lane == *lane;
+        let mut held: Vec<Ticket> = self.proxies[index]
+            .tickets
+            .iter()
+            .filter(|(_, owned)| owned.holds.iter().any(holds))
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        held.sort_unstable();
+        if !held.is_empty() {
+            tracing::error!("{reason}");
+        }
+        let error = error_text(-32603, &reason, None);
+        for ticket in held {
+            self.give_up_ticket(index, ticket, &error);
+            self.proxies[index].closed.push(ticket);
         }
     }
 

@@ -1,11 +1,20 @@
 //! Giving messages to proxies: deliveries, copies, and the turn that comes next.
 
-use super::parcel::{Body, CallId, Direction, Lane, Parcel, Responder};
+use super::parcel::{Body, CallId, Direction, Lane, Parcel, Requester, Responder};
 use super::proxy::{Hold, Inbound, Owned, OwnedWhat, Status, What};
 use super::router::Router;
 use crate::message::{How, Message, Notification, Peer, Request, RequestId, Response, Ticket, Turn};
 use crate::wire::text::Text;
 use std::sync::Arc;
+
+/// Where the answer that comes of a response stands among what is kept back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placing {
+    /// In front of everything.
+    Front,
+    /// In the place that was kept for it.
+    Kept,
+}
 
 impl Router {
     /// What a proxy is to do with a message that comes by.
@@ -55,6 +64,7 @@ impl Router {
                 direction,
                 lane,
                 place: false,
+                turned: false,
             }],
         };
         let owned = Owned {
@@ -67,13 +77,24 @@ impl Router {
         self.enqueue(index, Inbound { source, ticket, what });
     }
 
+    /// The ticket that a response to a proxy's own request belongs to, if the proxy still has it.
+    pub(super) fn behalf_ticket(&self, index: usize, behalf: Option<CallId>) -> Option<Ticket> {
+        match self.calls.get(&behalf?)?.responder {
+            Responder::Proxy(owner, ticket) if owner == index => Some(ticket),
+            _ => None,
+        }
+    }
+
     /// The response to a proxy's own request. What it holds up ends with the request that it belongs to.
-    pub(super) fn deliver_response(&mut self, index: usize, own: RequestId, behalf: Option<CallId>, parcel: Parcel) {
+    pub(super) fn deliver_response(&mut self, index: usize, own: RequestId, parcel: Parcel, placing: Placing) {
         let Parcel { direction, lane, body } = parcel;
         let Body::Response { call, method, outcome } = body else {
             return;
         };
-        self.calls.remove(&call);
+        let behalf = self.calls.remove(&call).and_then(|record| match record.requester {
+            Requester::Proxy { behalf, .. } => behalf,
+            _ => None,
+        });
         if &*method == "initialize" {
             self.remember_downstream(index, &outcome);
         }
@@ -81,44 +102,80 @@ impl Router {
         if let Some(parent) = behalf.and_then(|behalf| self.calls.get_mut(&behalf)) {
             parent.children.retain(|child| *child != call);
         }
-        let behalf = behalf.and_then(|behalf| match self.calls.get(&behalf)?.responder {
-            Responder::Proxy(owner, ticket) if owner == index => Some(ticket),
-            _ => None,
-        });
+        let behalf = self.behalf_ticket(index, behalf);
         let proxy = &mut self.proxies[index];
         proxy.requests.remove(&own);
+        let owned = behalf.and_then(|ticket| proxy.tickets.get_mut(&ticket));
+        let mut held = Hold {
+            direction,
+            lane,
+            place: false,
+            turned: false,
+        };
         let mut hold = None;
-        if lane != Lane::Own {
-            let lanes = &mut proxy.lanes[direction.index()];
-            let owned = behalf.and_then(|ticket| Some((ticket, proxy.tickets.get_mut(&ticket)?)));
-            // Behind other messages only the answer's place is kept: the response itself must reach its owner at once.
-            let behind = direction == Direction::Up && lanes.session_blocks(&lane);
-            match (owned, &lane) {
-                (Some((ticket, owned)), Lane::Session(session)) if behind => {
-                    lanes.keep_place(session, ticket);
-                    owned.holds.push(Hold {
-                        direction,
-                        lane,
-                        place: true,
-                    });
-                }
-                (owned, _) => {
-                    lanes.hold(&lane);
-                    let held = Hold {
-                        direction,
-                        lane,
-                        place: false,
-                    };
-                    match owned {
-                        Some((_, owned)) => owned.holds.push(held),
-                        None => hold = Some(held),
-                    }
+        match (placing, owned) {
+            _ if held.lane == Lane::Own => {}
+            (Placing::Kept, Some(owned)) => {
+                held.place = true;
+                owned.holds.push(held);
+            }
+            // Nothing comes of it that could have a place.
+            (Placing::Kept, None) => {}
+            (Placing::Front, owned) => {
+                proxy.lanes[direction.index()].hold(&held.lane);
+                match owned {
+                    Some(owned) => owned.holds.push(held),
+                    None => hold = Some(held),
                 }
             }
         }
-        let what = What::Response { own, outcome, hold };
+        let what = What::Response {
+            own,
+            outcome,
+            hold,
+            behalf,
+        };
         let source = direction.source();
         self.enqueue(index, Inbound { source, ticket, what });
+    }
+
+    /// Whether a response to a proxy's own request has to wait for messages in front of it. It must not where the proxy
+    /// itself holds those up, since it may be waiting for this very response.
+    pub(super) fn response_waits(&self, index: usize, parcel: &Parcel) -> bool {
+        let proxy = &self.proxies[index];
+        parcel.direction == Direction::Up
+            && proxy.lanes[parcel.direction.index()].session_blocks(&parcel.lane)
+            && !proxy.holds_back(parcel.direction, &parcel.lane)
+    }
+
+    /// A proxy keeps what it had its turn with: responses of its own that wait behind that must not wait any longer.
+    pub(super) fn hand_over_responses(&mut self, index: usize, hold: &Hold) {
+        let Lane::Session(session) = &hold.lane else { return };
+        loop {
+            let mut lanes = std::mem::take(&mut self.proxies[index].lanes[hold.direction.index()]);
+            let mut own_id = None;
+            let taken = lanes.take_owed(session, |parcel| {
+                let Body::Response { call, .. } = &parcel.body else {
+                    return None;
+                };
+                match self.calls.get(call)?.requester {
+                    Requester::Proxy {
+                        index: owner,
+                        own: Some(own),
+                        behalf,
+                    } if owner == index => {
+                        own_id = Some(own);
+                        Some(self.behalf_ticket(index, behalf))
+                    }
+                    _ => None,
+                }
+            });
+            self.proxies[index].lanes[hold.direction.index()] = lanes;
+            let (Some((parcel, _)), Some(own)) = (taken, own_id) else {
+                return;
+            };
+            self.deliver_response(index, own, parcel, Placing::Kept);
+        }
     }
 
     /// The host's own answer to a proxy's request.
@@ -128,6 +185,7 @@ impl Router {
             own,
             outcome,
             hold: None,
+            behalf: None,
         };
         let source = Peer::Host;
         self.enqueue(index, Inbound { source, ticket, what });
@@ -230,7 +288,7 @@ impl Router {
             }
             let Some((inbound, size)) = proxy.next() else { continue };
             self.inbox_bytes = self.inbox_bytes.saturating_sub(size);
-            if self.is_stale(index, &inbound) {
+            if self.is_stale(index, &inbound, size > 0) {
                 self.wake(index);
                 continue;
             }
@@ -249,11 +307,16 @@ impl Router {
         }
     }
 
-    /// A request that was answered meanwhile, by an error on the way, need not be looked at any more.
-    fn is_stale(&self, index: usize, inbound: &Inbound) -> bool {
-        match inbound.what {
+    /// What need not be looked at any more: a request that was answered meanwhile, by an error on the way, or the news of a
+    /// cancel whose prompt has gone on.
+    fn is_stale(&self, index: usize, inbound: &Inbound, from_inbox: bool) -> bool {
+        match &inbound.what {
             What::Request { .. } | What::Notification { .. } => {
                 !self.proxies[index].tickets.contains_key(&inbound.ticket)
+            }
+            What::Copy(Message::Notification(news)) if from_inbox && &*news.method == "session/cancel" => {
+                let lane = self.lane_of(&news.method, news.params.as_ref());
+                !self.holds_prompt(index, &lane)
             }
             _ => false,
         }
