@@ -4,7 +4,7 @@
 mod environment;
 mod process;
 
-pub use environment::INHERITED;
+pub use environment::{AGENTS, INHERITED};
 pub(crate) use process::ending;
 pub use process::{Agent, StartError};
 

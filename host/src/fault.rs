@@ -87,11 +87,12 @@ impl Fault {
 
     /// The sentence for a person: proxy, phase and cause.
     pub fn sentence(&self, proxy: &str) -> String {
+        let cause = crate::log::printable(&self.cause);
         format!(
             "proxy `{proxy}` failed in {} ({}): {}",
             self.phase.name(),
             self.class.name(),
-            self.cause
+            cause
         )
     }
 }

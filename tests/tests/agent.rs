@@ -233,12 +233,14 @@ fn the_environment_is_reduced_to_what_agents_need() {
         "sh",
         "-c",
         &script,
+        "claude",
     ]
     .map(OsString::from);
     let mut run = command(&words);
     run.env("SOMEBODYS_SECRET", "secret")
         .env("MINE", "mine")
-        .env("ANTHROPIC_API_KEY", "key");
+        .env("ANTHROPIC_API_KEY", "key")
+        .env("OPENAI_API_KEY", "other");
     let mut client = Client::spawn(run, Transcript::default());
     client.send_json(&request(1, "initialize", &json!({"protocolVersion": 1})));
     client.expect();
@@ -249,9 +251,102 @@ fn the_environment_is_reduced_to_what_agents_need() {
             "{line} is missing: {environment}"
         );
     }
-    assert!(!environment.contains("SOMEBODYS_SECRET"), "{environment}");
+    for name in ["SOMEBODYS_SECRET", "OPENAI_API_KEY"] {
+        assert!(!environment.contains(name), "{environment}");
+    }
     assert!(
         environment.lines().any(|line| line.starts_with("PATH=")),
         "{environment}"
     );
+}
+
+#[test]
+fn nine_mebibytes_behind_initialize_wait_for_it() {
+    let listener = AgentListener::new();
+    let mut client = Client::in_front_of(&listener, &NONE);
+    let big = prompt(3, &"x".repeat(9 * 1024 * 1024));
+    client.send_json(&request(1, "initialize", &json!({"protocolVersion": 1})));
+    let mut agent = listener.accept();
+    let initialize = agent.expect();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            client.send_json(&big);
+            client.send_json(&prompt(4, "small"));
+            assert_eq!(client.expect()["id"], 1);
+        });
+        // Long enough for the prompts to be read; if not, this test shows less, but does not fail.
+        thread::sleep(Duration::from_millis(200));
+        agent.answer(&initialize, &json!({"protocolVersion": 1}));
+        assert!(agent.expect()["params"] == big["params"]);
+        assert_eq!(agent.expect()["params"]["prompt"][0]["text"], "small");
+    });
+}
+
+#[test]
+fn a_request_behind_initialize_can_be_cancelled() {
+    let listener = AgentListener::new();
+    let mut client = Client::in_front_of(&listener, &NONE);
+    client.send_json(&request(1, "initialize", &json!({"protocolVersion": 1})));
+    client.send_json(&prompt(2, "never"));
+    client.send_json(&json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 2}}));
+    let answer = client.expect();
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(2), &json!(-32800)));
+    let mut agent = listener.accept();
+    let initialize = agent.expect();
+    agent.answer(&initialize, &json!({"protocolVersion": 1}));
+    assert_eq!(client.expect()["id"], 1);
+    client.send_json(&prompt(3, "second"));
+    assert_eq!(agent.expect()["params"]["prompt"][0]["text"], "second");
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_is_an_error_to_its_request() {
+    let listener = AgentListener::new();
+    let mut client = Client::in_front_of(&listener, &NONE);
+    let mut agent = begin(&mut client, &listener);
+    let answers = [
+        (r#"{"id":ID,"result":{},"result":{}}"#, false),
+        (r#"{"id":ID,"result":{}"#, false),
+        (r#"{"id":ID.0,"result":{}}"#, false),
+        (r#"{"id":ID,"jsonrpc":"1.0","result":{}}"#, false),
+        (r#"{"id":ID,"result":{},"error":null}"#, true),
+    ];
+    for (answer, readable) in answers {
+        client.send_json(&prompt(3, "go"));
+        let id = agent.expect()["id"].to_string();
+        agent.send(&answer.replace("ID", &id));
+        let line = client.expect();
+        assert_eq!(line["id"], 3, "{answer}");
+        assert_eq!(line["result"].is_object(), readable, "{answer}: {line}");
+        if !readable {
+            let message = line["error"]["message"].to_string();
+            assert!(message.contains("cannot be read"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn a_session_that_is_named_twice_is_refused() {
+    let listener = AgentListener::new();
+    let mut client = Client::in_front_of(&listener, &NONE);
+    let mut agent = begin(&mut client, &listener);
+    client.send(
+        r#"{"jsonrpc":"2.0","id":3,"method":"session/prompt","params":{"sessionId":"a","prompt":[],"sessionId":"b"}}"#,
+    );
+    assert_eq!(client.expect()["error"]["code"], -32600);
+    client.send(r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"a","sessionId":"b"}}"#);
+    client.send(r#"{"jsonrpc":"2.0","method":"x/marker","params":{"other":1,"other":2}}"#);
+    assert_eq!(agent.expect()["method"], "x/marker");
+}
+
+#[test]
+fn an_agent_that_closes_its_input_is_gone() {
+    let script = "read line; id=$(echo \"$line\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/'); exec 0<&-; \
+        echo \"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":$id,\\\"result\\\":{\\\"protocolVersion\\\":1}}\"; sleep 999";
+    let mut client = Client::start(&NONE, &["sh", "-c", script]);
+    client.send_json(&request(1, "initialize", &json!({"protocolVersion": 1})));
+    assert_eq!(client.expect()["result"]["protocolVersion"], 1);
+    client.send_json(&prompt(2, "anybody there?"));
+    let message = client.expect()["error"]["message"].to_string();
+    assert!(message.contains("standard input"), "{message}");
 }

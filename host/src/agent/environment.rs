@@ -3,92 +3,61 @@
 use super::AgentCommand;
 use std::ffi::OsString;
 
-/// Variables that every agent inherits: what programs need to find their files, their language and the network, and the
-/// settings of the known agents themselves. Everything else, secrets of other programs included, stays out. A `*` at the
-/// end stands for any ending.
+/// Variables that every agent inherits: what programs need to find their files, their language, their runtime and the
+/// network. Everything else, secrets of other programs included, stays out. A `*` at the end stands for any ending.
+#[rustfmt::skip]
 pub const INHERITED: &[&str] = &[
     // Where things are.
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "PWD",
-    "TMPDIR",
-    "TMP",
-    "TEMP",
-    "XDG_*",
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "XDG_*",
     // Language, terminal, display.
-    "LANG",
-    "LANGUAGE",
-    "LC_*",
-    "TZ",
-    "TERM",
-    "COLORTERM",
-    "NO_COLOR",
-    "CLICOLOR*",
-    "FORCE_COLOR",
-    "DISPLAY",
-    "WAYLAND_DISPLAY",
-    "SSH_AUTH_SOCK",
-    "DBUS_SESSION_BUS_ADDRESS",
+    "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "COLORTERM", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR",
+    "DISPLAY", "WAYLAND_DISPLAY", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS",
     // The way to the network.
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "all_proxy",
-    "SSL_CERT_*",
-    "CURL_CA_BUNDLE",
-    "REQUESTS_CA_BUNDLE",
+    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE",
     // Runtimes that agents are written for.
-    "NODE_*",
-    "NPM_*",
-    "npm_*",
-    "NVM_*",
-    "FNM_*",
-    "VOLTA_*",
-    "BUN_*",
-    "DENO_*",
-    "PYTHON*",
-    "VIRTUAL_ENV",
-    "UV_*",
-    "RUST_BACKTRACE",
-    "RUST_LOG",
-    // The known agents and the models that they talk to.
-    "ACP_*",
-    "AGENT_*",
-    "ANTHROPIC_*",
-    "CLAUDE_*",
-    "OPENAI_*",
-    "CODEX_*",
-    "GEMINI_*",
-    "GOOGLE_*",
-    "COPILOT_*",
-    "GOOSE_*",
-    "OPENCODE_*",
-    "QWEN_*",
-    "DASHSCOPE_*",
-    "MISTRAL_*",
-    "KIMI_*",
-    "MOONSHOT_*",
-    "OPENROUTER_*",
-    "CURSOR_*",
-    "AUGGIE_*",
+    "NODE_OPTIONS", "NODE_PATH", "NODE_ENV", "NODE_EXTRA_CA_CERTS", "NVM_DIR", "NVM_BIN", "FNM_DIR", "VOLTA_HOME",
+    "BUN_INSTALL", "DENO_DIR", "PYTHONPATH", "PYTHONHOME", "PYTHONUNBUFFERED", "VIRTUAL_ENV", "UV_CACHE_DIR",
+    "RUST_BACKTRACE", "RUST_LOG",
+];
+
+/// The settings and keys of the known agents. An agent gets those in whose row a word of its command line contains the name.
+#[rustfmt::skip]
+pub const AGENTS: &[(&str, &[&str])] = &[
+    ("claude", &["ANTHROPIC_*", "CLAUDE_*"]),
+    ("codex", &["OPENAI_*", "CODEX_*"]),
+    ("gemini", &["GEMINI_*", "GOOGLE_*"]),
+    ("copilot", &["COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN"]),
+    ("goose", &["GOOSE_*"]),
+    ("opencode", &["OPENCODE_*"]),
+    ("qwen", &["QWEN_*", "DASHSCOPE_*", "OPENAI_*"]),
+    ("vibe", &["MISTRAL_*"]),
+    ("kimi", &["KIMI_*", "MOONSHOT_*"]),
+    ("cursor", &["CURSOR_*"]),
+    ("auggie", &["AUGMENT_*"]),
+    ("acp", &["ACP_*"]),
 ];
 
 /// The agent's environment.
 pub(super) fn environment(command: &AgentCommand) -> Vec<(OsString, OsString)> {
+    let words: Vec<_> = std::iter::once(&command.program)
+        .chain(&command.arguments)
+        .map(|word| word.to_string_lossy())
+        .collect();
+    let own = AGENTS
+        .iter()
+        .filter(|(agent, _)| words.iter().any(|word| word.contains(agent)))
+        .flat_map(|(_, patterns)| patterns.iter().copied());
+    let patterns: Vec<&str> = INHERITED
+        .iter()
+        .copied()
+        .chain(own)
+        .chain(command.inherit.iter().map(String::as_str))
+        .collect();
     let mut environment: Vec<_> = std::env::vars_os()
         .filter(|(name, _)| {
             let name = name.to_string_lossy();
-            let inherited = INHERITED.iter().copied();
-            inherited
-                .chain(command.inherit.iter().map(String::as_str))
-                .any(|pattern| matches(pattern, &name))
+            patterns.iter().any(|pattern| matches(pattern, &name))
         })
         .collect();
     environment.extend(command.environment.iter().cloned());

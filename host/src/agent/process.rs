@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 /// Lines of standard error that are kept for an error message.
 const TAIL_LINES: usize = 20;
@@ -44,9 +45,10 @@ pub struct Agent {
     pub input: Option<pipe::Sender>,
     /// What comes from its standard output.
     pub output: pipe::Receiver,
-    group: Arc<Group>,
+    group: KillOnDrop,
     exited: watch::Receiver<Option<ExitStatus>>,
     errors: Arc<Mutex<Tail>>,
+    reading: JoinHandle<()>,
 }
 
 /// The process group. Its number is forgotten when the leader is reaped, so that nobody else's process is ever signalled.
@@ -77,7 +79,7 @@ impl Agent {
             leader: Mutex::new(pid),
         });
         // From here on the group is ended whatever happens.
-        let guard = KillOnDrop(group.clone());
+        let group = KillOnDrop(group);
         let (Some(input), Some(output), Some(errors)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             return Err(failed(std::io::Error::other("its pipes are missing")));
@@ -86,14 +88,13 @@ impl Agent {
         let output = pipe::Receiver::from_owned_fd(OwnedFd::from(output)).map_err(failed)?;
         let errors = pipe::Receiver::from_owned_fd(OwnedFd::from(errors)).map_err(failed)?;
         let (report, exited) = watch::channel(None);
-        let watched = group.clone();
+        let watched = group.0.clone();
         std::thread::Builder::new()
             .name("consort-agent".into())
             .spawn(move || wait(child, pid, &watched, &report))
             .map_err(failed)?;
         let tail = Arc::new(Mutex::new(Tail::default()));
-        tokio::spawn(read_errors(errors, tail.clone(), name.clone()));
-        std::mem::forget(guard);
+        let reading = tokio::spawn(read_errors(errors, tail.clone(), name.clone()));
         Ok(Self {
             name,
             input: Some(input),
@@ -101,6 +102,7 @@ impl Agent {
             group,
             exited,
             errors: tail,
+            reading,
         })
     }
 
@@ -136,8 +138,10 @@ impl Agent {
         *self.exited.borrow()
     }
 
-    /// The last lines of its standard error.
-    pub fn last_errors(&self) -> Vec<String> {
+    /// The last lines of its standard error, once all of it was read or `wait` is over.
+    pub async fn last_errors(&mut self, wait: Duration) -> Vec<String> {
+        // Whether it ended or not, what is there is told.
+        let _ = tokio::time::timeout(wait, &mut self.reading).await;
         let tail = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         tail.lines.iter().cloned().collect()
     }
@@ -146,7 +150,7 @@ impl Agent {
     pub async fn stop(mut self) {
         self.input = None;
         if self.status().is_none() && tokio::time::timeout(CLOSE_WAIT, self.exited()).await.is_err() {
-            self.group.signal(Signal::TERM);
+            self.group.0.signal(Signal::TERM);
             let _ = tokio::time::timeout(TERM_WAIT, self.exited()).await;
         }
         // Dropping kills what is left of the group.
@@ -155,7 +159,8 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        self.group.signal(Signal::KILL);
+        // A process that has left the group may keep the other end open.
+        self.reading.abort();
     }
 }
 
@@ -249,7 +254,7 @@ async fn read_errors(mut errors: pipe::Receiver, tail: Arc<Mutex<Tail>>, name: S
         while let Some(line) = lines.next_line().or_else(|| ended.then(|| lines.last_line()).flatten()) {
             let text = match line {
                 crate::wire::lines::Line::Whole(line) => printable(String::from_utf8_lossy(&line).trim_end()),
-                crate::wire::lines::Line::TooLong => format!("(a line of more than {LINE_BYTES} bytes)"),
+                crate::wire::lines::Line::TooLong(_) => format!("(a line of more than {LINE_BYTES} bytes)"),
             };
             tracing::info!(target: "agent", "{name}: {text}");
             let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,7 @@
 use super::commit::{CANCELLED, cancel_method};
 use super::parcel::{Body, CallId, Direction, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::proxy::{Hold, OwnedWhat, Target};
-use super::router::Router;
+use super::router::{Effect, Router};
 use crate::message::RequestId;
 use crate::wire::envelope::{Id, error_text};
 use crate::wire::scan;
@@ -29,8 +29,9 @@ impl Router {
         let Some(own) = own else { return };
         match self.proxies[index].requests.get(&own).copied() {
             Some(Target::Call(call)) => self.cancel(call),
-            Some(Target::Host(_)) => {
+            Some(Target::Host(operation)) => {
                 self.proxies[index].requests.remove(&own);
+                self.effects.push_back(Effect::Forget { operation });
                 let error = error_text(CANCELLED, "cancelled", None);
                 self.deliver_host_response(index, own, Err(error));
             }

@@ -1,6 +1,6 @@
 //! The ends of the chain: what the client and the agent send, where it enters, and where answers and messages leave.
 
-use super::parcel::{Body, CallId, Edge, Lane, Parcel, Position, Requester, Responder};
+use super::parcel::{Body, Call, CallId, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::router::{BIRTH_WAIT, Effect, Phase, Router, is_birth};
 use crate::message::Outcome;
 use crate::wire::envelope::{Id, Incoming, Malformed, error_text};
@@ -10,6 +10,12 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// What is said of a message with a key twice that the host goes by.
+pub(super) const AMBIGUOUS: &str = "a key that tells the session, its directory or the version is there twice";
+
+/// Bytes of notifications that wait for the birth of their sessions. An agent announces its commands there, no more.
+const MAX_UNBORN: usize = 1024 * 1024;
 
 impl Router {
     /// A line from the client that is no message.
@@ -48,6 +54,7 @@ impl Router {
                 self.refuse(Edge::Client, id, -32600, &reason);
             }
             (Phase::Fresh, Incoming::Notification { method, .. }) => {
+                let method = crate::log::printable(&method);
                 tracing::warn!("a notification `{method}` before `initialize` was dropped");
             }
             (Phase::Ready, Incoming::Request { id, method, params }) => {
@@ -87,6 +94,9 @@ impl Router {
     }
 
     pub(super) fn request_from(&mut self, edge: Edge, id: Id, method: Arc<str>, params: Option<Text>) {
+        if self.is_ambiguous(&method, params.as_ref()) {
+            return self.refuse(edge, id, -32600, AMBIGUOUS);
+        }
         let direction = edge.inward();
         let lane = self.lane_of(&method, params.as_ref());
         let directory = (edge == Edge::Client)
@@ -113,7 +123,18 @@ impl Router {
         self.travel(parcel, Position::Edge(edge));
     }
 
+    /// Whether a field that decides about order and files is there twice: who reads which one is anybody's guess.
+    pub(super) fn is_ambiguous(&self, method: &str, params: Option<&Text>) -> bool {
+        let twice = |key| params.is_some_and(|params| scan::is_twice(params, key));
+        twice("sessionId") || (is_setup(method) && twice("cwd")) || (method == "initialize" && twice("protocolVersion"))
+    }
+
     fn notification_from(&mut self, edge: Edge, method: Arc<str>, params: Option<Text>) {
+        if self.is_ambiguous(&method, params.as_ref()) {
+            let method = crate::log::printable(&method);
+            tracing::warn!("a notification `{method}` was dropped: {AMBIGUOUS}");
+            return;
+        }
         let lane = self.lane_of(&method, params.as_ref());
         let parcel = Parcel {
             direction: edge.inward(),
@@ -125,10 +146,7 @@ impl Router {
             && let Lane::Session(session) = &parcel.lane
             && !self.sessions.knows(session)
         {
-            let until = Instant::now() + BIRTH_WAIT;
-            self.effects.push_back(Effect::Timer(until));
-            self.unborn.push_back((until, parcel));
-            return;
+            return self.wait_for_birth(parcel);
         }
         self.travel(parcel, Position::Edge(edge));
     }
@@ -145,7 +163,18 @@ impl Router {
                 let side = if edge == Edge::Client { "client" } else { "agent" };
                 let id = crate::log::printable(id.as_json());
                 tracing::debug!("a response of the {side} to no open request ({id}) was dropped");
+                self.dropped_responses += 1;
             }
+        }
+    }
+
+    /// An answer of the agent that cannot be read: its request is answered with an error, since no other answer will come.
+    pub fn unreadable_answer(&mut self, call: u64, reason: &str) {
+        let waits = |record: &Call| record.responder == Responder::Edge(Edge::Agent) && !record.answered;
+        if self.calls.get(&call).is_some_and(waits) {
+            let reason = format!("the agent's answer cannot be read: {reason}");
+            self.answer_from_edge(Edge::Agent, call, Err(error_text(-32603, &reason, None)));
+            self.settle();
         }
     }
 
@@ -175,16 +204,36 @@ impl Router {
         }
     }
 
+    fn wait_for_birth(&mut self, parcel: Parcel) {
+        let until = Instant::now() + BIRTH_WAIT;
+        if self.unborn.is_empty() {
+            self.effects.push_back(Effect::Timer(until));
+        }
+        self.unborn_bytes += parcel.size();
+        self.unborn.push_back((until, parcel));
+        while self.unborn_bytes > MAX_UNBORN
+            && self.unborn.len() > 1
+            && let Some((_, oldest)) = self.unborn.pop_front()
+        {
+            self.unborn_bytes -= oldest.size();
+            self.travel(oldest, Position::Edge(Edge::Agent));
+        }
+    }
+
     /// Lets notifications go whose session is known now, whose time is over, or that no birth is left for.
     pub(super) fn deliver_born(&mut self, now: Instant) {
         let mut rest = VecDeque::new();
         for (until, parcel) in std::mem::take(&mut self.unborn) {
             let known = matches!(&parcel.lane, Lane::Session(session) if self.sessions.knows(session));
             if known || self.births == 0 || until <= now {
+                self.unborn_bytes -= parcel.size();
                 self.travel(parcel, Position::Edge(Edge::Agent));
             } else {
                 rest.push_back((until, parcel));
             }
+        }
+        if let Some((until, _)) = rest.front() {
+            self.effects.push_back(Effect::Timer(*until));
         }
         self.unborn = rest;
     }
@@ -217,6 +266,9 @@ impl Router {
                 record.responder = Responder::Edge(edge);
                 if edge == Edge::Agent && is_birth(&method) {
                     self.births += 1;
+                }
+                if edge == Edge::Agent && &*method == "initialize" {
+                    self.effects.push_back(Effect::InitializeSent);
                 }
                 let id = call.to_string();
                 self.ends[edge.index()].output.call(Some(&id), &method, params.as_ref());
@@ -255,6 +307,14 @@ fn is_proxy_method(method: &str) -> bool {
     matches!(
         method,
         "proxy/initialize" | "proxy/successor" | "_proxy/initialize" | "_proxy/successor"
+    )
+}
+
+/// Methods that set a session up with a working directory.
+fn is_setup(method: &str) -> bool {
+    matches!(
+        method,
+        "session/new" | "session/load" | "session/resume" | "session/fork"
     )
 }
 

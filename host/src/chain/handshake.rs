@@ -1,6 +1,7 @@
 //! `initialize`: the agent is started for it, nothing overtakes it, its version is only ever lowered, and a proxy that was
 //! made anew gets it again.
 
+use super::edges::AMBIGUOUS;
 use super::parcel::Edge;
 use super::proxy::{Handshake, Inbound, Status, What};
 use super::recovery::REPLAY_WAIT;
@@ -19,6 +20,9 @@ const PROXY_VERSION: u64 = 1;
 impl Router {
     /// The client's `initialize`.
     pub(super) fn initialize(&mut self, id: Id, params: Option<Text>) {
+        if self.is_ambiguous("initialize", params.as_ref()) {
+            return self.refuse(Edge::Client, id, -32600, AMBIGUOUS);
+        }
         let version = params.as_ref().and_then(protocol_version);
         let (Some(version), Some(text)) = (version, params) else {
             return self.refuse(

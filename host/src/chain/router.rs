@@ -1,9 +1,9 @@
 //! The state of the chain, the requests that wait for an answer, and the effects that only the outside can have.
 
 use super::interest::Interests;
-use super::lanes::Kept;
+use super::lanes::{Kept, Lanes};
 use super::parcel::{Body, Call, CallId, Direction, Lane, Parcel, Position, Requester, Responder};
-use super::proxy::{Hold, ProxyState};
+use super::proxy::{Hold, ProxyState, Status};
 use super::sessions::Sessions;
 use crate::log::ProxyLog;
 use crate::message::{Interest, Outcome};
@@ -53,6 +53,13 @@ pub enum Effect {
         proxy: usize,
         /// How long to wait first.
         after: Duration,
+    },
+    /// The agent has `initialize` now and owes an answer.
+    InitializeSent,
+    /// Nobody waits for this operation any more.
+    Forget {
+        /// The operation.
+        operation: u64,
     },
     /// Call [`Router::timer`] at this time or soon after.
     Timer(Instant),
@@ -108,8 +115,10 @@ pub struct Router {
     /// Messages of the client that wait for the end of `initialize`, and their bytes.
     pub(super) behind_initialize: VecDeque<Incoming>,
     pub(super) behind_bytes: usize,
-    /// Notifications of the agent for sessions that nobody has seen yet.
+    /// Notifications of the agent for sessions that nobody has seen yet, and their bytes.
     pub(super) unborn: VecDeque<(Instant, Parcel)>,
+    pub(super) unborn_bytes: usize,
+    pub(super) dropped_responses: u64,
     /// `session/new` and `session/fork` requests at the agent.
     pub(super) births: usize,
     pub(super) ready: VecDeque<usize>,
@@ -153,6 +162,8 @@ impl Router {
             behind_initialize: VecDeque::new(),
             behind_bytes: 0,
             unborn: VecDeque::new(),
+            unborn_bytes: 0,
+            dropped_responses: 0,
             births: 0,
             ready: VecDeque::new(),
             effects: VecDeque::new(),
@@ -184,9 +195,29 @@ impl Router {
         (&mut client.output, &mut agent.output)
     }
 
-    /// Bytes that wait in proxies' inboxes and behind `initialize`: a measure for when to stop reading.
+    /// Bytes that wait for turns: a measure for when to stop reading. What is kept back counts while its proxy is at work,
+    /// since that ends by itself; what a proxy holds on purpose must not stop the reading that may release it.
     pub fn queued_bytes(&self) -> usize {
-        self.inbox_bytes + self.behind_bytes
+        let kept = |proxy: &ProxyState| match (proxy.status, &proxy.running) {
+            (Status::Restarting | Status::Replaying, _) | (_, Some(_)) => proxy.lanes.iter().map(Lanes::kept).sum(),
+            _ => 0,
+        };
+        self.inbox_bytes + self.proxies.iter().map(kept).sum::<usize>()
+    }
+
+    /// Bytes of the client that wait for the end of `initialize`: only the agent can end that.
+    pub fn behind_initialize_bytes(&self) -> usize {
+        self.behind_bytes
+    }
+
+    /// Whether a proxy can take a turn now.
+    pub fn has_work(&self) -> bool {
+        !self.ready.is_empty() || !self.effects.is_empty()
+    }
+
+    /// Responses that answered no open request and were dropped.
+    pub fn dropped_responses(&self) -> u64 {
+        self.dropped_responses
     }
 
     /// Requests of the client that have no answer yet.

@@ -10,7 +10,7 @@ use crate::chain::{Effect, ProxySetup, Router, file_answer};
 use crate::fault::{Class, Fault, Phase};
 use crate::message::{Interest, Outcome, TurnResult};
 use crate::sandbox::{Instance, Loaded, MAX_MESSAGE};
-use crate::wire::envelope::error_text;
+use crate::wire::envelope::{self, error_text};
 use crate::wire::lines::{Line, LineBuffer};
 use crate::wire::text::Text;
 use std::future::Future;
@@ -22,11 +22,21 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
-/// Bytes that may wait for one reader before the other side is not read any more.
-const MAX_WAITING: usize = 1024 * 1024;
+/// Bytes that may wait for the client before the agent is not read any more.
+const MAX_TO_CLIENT: usize = 1024 * 1024;
+
+/// Bytes that may wait for the agent before the client is not read any more. More than the other way, since a client that is
+/// not read cannot tell that it has gone.
+const MAX_TO_AGENT: usize = 16 * 1024 * 1024;
 
 /// Bytes that may wait for proxies before neither side is read any more.
 const MAX_QUEUED: usize = 8 * 1024 * 1024;
+
+/// Turns without a look at what came in: two proxies that talk to each other must not keep everybody else waiting.
+const MAX_TURNS: usize = 256;
+
+/// How long a file read for a proxy may take.
+const READ_TIME: Duration = Duration::from_secs(10);
 
 /// How long the agent may be silent after `initialize`. Editors give up after 20 to 60 s.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -71,6 +81,8 @@ pub(super) struct Driver {
     /// Ends when the agent's process does.
     agent_exit: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     junk: Vec<String>,
+    /// How many agents were started.
+    agents: u64,
     answered: bool,
     timers: Timers,
     events: mpsc::Receiver<Event>,
@@ -88,6 +100,7 @@ enum Woken {
     Event(Option<Event>),
     AgentExited,
     Time,
+    More,
 }
 
 impl Driver {
@@ -138,6 +151,7 @@ impl Driver {
             agent_open: false,
             agent_exit: None,
             junk: Vec::new(),
+            agents: 0,
             answered: false,
             timers: Timers::default(),
             events,
@@ -154,6 +168,9 @@ impl Driver {
             if !self.client_open && self.is_done() {
                 break;
             }
+            if self.timers.next().is_some_and(|next| next <= Instant::now()) && self.times().await {
+                break;
+            }
             match self.wait().await {
                 Woken::ClientRead(Ok(0) | Err(_)) => self.client_ended().await,
                 Woken::ClientRead(Ok(_)) => self.client_lines().await,
@@ -167,10 +184,12 @@ impl Driver {
                 }
                 Woken::AgentWritten(Ok(count)) if count > 0 => self.router.agent_output().written(count),
                 Woken::AgentWritten(_) => {
+                    // It may have something left to say.
                     self.router.agent_output().clear();
                     if let Some(agent) = &mut self.agent {
                         agent.input = None;
                     }
+                    self.timers.add(Instant::now() + DRAIN, Due::Drained);
                 }
                 Woken::Event(Some(event)) => self.event(event),
                 Woken::Event(None) => {}
@@ -178,11 +197,10 @@ impl Driver {
                     self.agent_exit = None;
                     self.timers.add(Instant::now() + DRAIN, Due::Drained);
                 }
-                Woken::Time => {
-                    if self.times().await {
-                        break;
-                    }
-                }
+                // What is due is looked at before each wait.
+                Woken::Time => {}
+                // Others on this thread, and whoever wants to end this, get their chance.
+                Woken::More => tokio::task::yield_now().await,
             }
         }
         self.finish().await;
@@ -191,14 +209,15 @@ impl Driver {
 
     fn is_done(&mut self) -> bool {
         self.router.open_client_requests() == 0
+            && !self.router.has_work()
             && self.running == 0
             && self.router.client_output().waiting() == 0
             && (self.router.agent_output().waiting() == 0 || self.agent.is_none())
     }
 
-    /// Does everything that can be done without waiting.
+    /// Does what can be done without waiting, up to a number of turns.
     async fn work(&mut self) {
-        loop {
+        for _ in 0..MAX_TURNS {
             while let Some(effect) = self.router.next_effect() {
                 self.effect(effect);
             }
@@ -267,6 +286,8 @@ impl Driver {
             } => self.timers.add(now + duration, Due::Sleep { proxy, operation }),
             Effect::Restart { proxy, after } => self.timers.add(now + after, Due::Restart { proxy }),
             Effect::Timer(at) => self.timers.add(at, Due::Chain),
+            Effect::InitializeSent => self.timers.add(now + SILENCE, Due::Silence { agent: self.agents }),
+            Effect::Forget { operation } => self.timers.forget(operation),
             Effect::ReadFile {
                 operation,
                 proxy,
@@ -274,8 +295,11 @@ impl Driver {
                 path,
                 max_bytes,
             } => self.apart(async move {
-                let read = tokio::task::spawn_blocking(move || files::read(&directory, &path, max_bytes)).await;
-                let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+                let read = tokio::task::spawn_blocking(move || files::read(&directory, &path, max_bytes));
+                let read = match tokio::time::timeout(READ_TIME, read).await {
+                    Ok(read) => read.unwrap_or_else(|error| Err(std::io::Error::other(error))),
+                    Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
+                };
                 Event::HostAnswer(proxy, operation, file_answer(read))
             }),
         }
@@ -298,7 +322,7 @@ impl Driver {
                 self.answered = false;
                 self.junk.clear();
                 self.ending = Ending::default();
-                self.timers.add(Instant::now() + SILENCE, Due::Silence);
+                self.agents += 1;
                 self.router.agent_started(Ok(()));
             }
             Err(error) => {
@@ -312,9 +336,14 @@ impl Driver {
     }
 
     async fn wait(&mut self) -> Woken {
-        let queued = self.router.queued_bytes() < MAX_QUEUED;
-        let read_client = self.client_open && queued && self.router.agent_output().waiting() < MAX_WAITING;
-        let read_agent = self.agent_open && queued && self.router.client_output().waiting() < MAX_WAITING;
+        let queued = self.router.queued_bytes();
+        // What waits behind `initialize` waits for the agent, which must go on being read then.
+        let read_client = self.client_open
+            && queued + self.router.behind_initialize_bytes() < MAX_QUEUED
+            && self.router.agent_output().waiting() < MAX_TO_AGENT;
+        let read_agent =
+            self.agent_open && queued < MAX_QUEUED && self.router.client_output().waiting() < MAX_TO_CLIENT;
+        let more = self.router.has_work();
         let write_client = self.router.client_output().waiting() > 0;
         let write_agent = self.router.agent_output().waiting() > 0;
         let next = self.timers.next();
@@ -338,9 +367,10 @@ impl Driver {
             written = write_some(Some(&mut self.client.output), client_output, &mut slices.0), if write_client => Woken::ClientWritten(written),
             written = write_some(agent_input, agent_queue, &mut slices.1), if write_agent => Woken::AgentWritten(written),
             event = self.events.recv() => Woken::Event(event),
-            read = either(client_read, agent_read, self.client_first) => read,
-            () = until(next), if next.is_some() => Woken::Time,
             () = exit(&mut self.agent_exit), if self.agent_exit.is_some() => Woken::AgentExited,
+            read = either(client_read, agent_read, self.client_first) => read,
+            () = std::future::ready(()), if more => Woken::More,
+            () = until(next), if next.is_some() => Woken::Time,
         }
     }
 
@@ -376,17 +406,19 @@ impl Driver {
     }
 
     fn agent_line(&mut self, line: Line) {
-        let quoted = match &line {
-            Line::Whole(bytes) => quote(bytes),
-            Line::TooLong => String::new(),
-        };
+        let (Line::Whole(bytes) | Line::TooLong(bytes)) = &line;
+        let bytes = bytes.clone();
         match parsed(line) {
             Ok(message) => {
                 self.answered = true;
                 self.router.from_agent(message);
             }
             Err(malformed) => {
+                let quoted = quote(&bytes);
                 tracing::warn!(target: "agent", "a line that is no message ({}): {quoted}", malformed.reason);
+                if let Some(id) = envelope::answered_id(&bytes) {
+                    self.router.unreadable_answer(id, &malformed.reason);
+                }
                 if self.junk.len() == KEPT_JUNK {
                     self.junk.remove(0);
                 }
@@ -408,11 +440,11 @@ impl Driver {
             Some(status) => ending(status),
             None => "closed its standard output".into(),
         };
-        self.agent_gone(agent, &what);
+        self.agent_gone(agent, &what).await;
     }
 
-    fn agent_gone(&mut self, agent: Agent, what: &str) {
-        let errors = agent.last_errors();
+    async fn agent_gone(&mut self, mut agent: Agent, what: &str) {
+        let errors = agent.last_errors(DRAIN).await;
         let mut sentence = format!("the agent `{}` {what}", agent.name());
         if let Some(last) = errors.last() {
             sentence.push_str(&format!("; the last line of its standard error was: {last}"));
@@ -444,17 +476,24 @@ impl Driver {
                     self.apart(async move { Event::Restarted(proxy, Instance::start(&loaded, configuration).await) });
                 }
                 Due::Chain => self.router.timer(now),
-                Due::Silence => {
-                    if !self.answered
+                Due::Silence { agent } => {
+                    if agent == self.agents
+                        && !self.answered
                         && let Some(agent) = self.agent.take()
                     {
                         let seconds = SILENCE.as_secs();
-                        self.agent_gone(agent, &format!("has not said anything within {seconds} seconds"));
+                        let what = format!("has not answered `initialize` within {seconds} seconds");
+                        self.agent_gone(agent, &what).await;
                     }
                 }
                 Due::Drained => {
-                    if self.agent.as_ref().is_some_and(|agent| agent.status().is_some()) {
+                    let agent = self.agent.as_ref();
+                    if agent.is_some_and(|agent| agent.status().is_some()) {
                         self.agent_closed().await;
+                    } else if agent.is_some_and(|agent| agent.input.is_none())
+                        && let Some(agent) = self.agent.take()
+                    {
+                        self.agent_gone(agent, "closed its standard input").await;
                     }
                 }
                 Due::Grace => {
@@ -470,6 +509,10 @@ impl Driver {
 
     /// Writes what is left for the client, and ends the agent.
     async fn finish(&mut self) {
+        let dropped = self.router.dropped_responses();
+        if dropped > 0 {
+            tracing::info!("{dropped} responses to no open request were dropped");
+        }
         let last = async {
             while self.router.client_output().waiting() > 0 {
                 let mut slices = [IoSlice::new(&[]); SLICES];

@@ -15,7 +15,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 pub(super) fn parsed(line: Line) -> Result<envelope::Incoming, Malformed> {
     match line {
         Line::Whole(bytes) => envelope::parse(&bytes),
-        Line::TooLong => Err(Malformed {
+        Line::TooLong(_) => Err(Malformed {
             code: -32600,
             id: envelope::Id::null(),
             reason: format!("the line is longer than {} MiB", MAX_MESSAGE / 1024 / 1024),

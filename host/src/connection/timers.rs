@@ -21,8 +21,11 @@ pub(super) enum Due {
     },
     /// Let the chain look at its own times.
     Chain,
-    /// The agent has had long enough for its first answer.
-    Silence,
+    /// The agent with this number has had long enough for its first answer.
+    Silence {
+        /// How many agents were started before it, and itself.
+        agent: u64,
+    },
     /// What an ended agent left in its pipe was waited for long enough.
     Drained,
     /// The client's input ended long enough ago.
@@ -38,6 +41,12 @@ pub(super) struct Timers {
 impl Timers {
     pub(super) fn add(&mut self, at: Instant, due: Due) {
         self.queue.push(Reverse((at, due)));
+    }
+
+    /// Takes out the sleep of an operation that nobody waits for any more.
+    pub(super) fn forget(&mut self, forgotten: u64) {
+        self.queue
+            .retain(|Reverse((_, due))| !matches!(due, Due::Sleep { operation, .. } if *operation == forgotten));
     }
 
     /// When the next one is due.

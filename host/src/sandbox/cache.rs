@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
+/// Compiled components that are kept: several versions of as many proxies as anybody is likely to use.
+const MAX_FILES: usize = 200;
+
 /// Bytes of the key and of a hash.
 const KEY: usize = blake3::KEY_LEN;
 
@@ -68,13 +71,32 @@ impl Cache {
             .ok()
     }
 
+    /// Removes what was made longest ago beyond the number that is kept.
+    fn evict(&self) -> anyhow::Result<()> {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "compiled") {
+                // Another process may have removed it.
+                let Ok(metadata) = path.metadata() else { continue };
+                files.push((metadata.modified()?, path));
+            }
+        }
+        files.sort();
+        for (_, path) in &files[..files.len().saturating_sub(MAX_FILES)] {
+            std::fs::remove_file(path)?;
+        }
+        Ok(())
+    }
+
     /// Keeps compiled code. A failure is logged and does no harm.
     pub(super) fn put(&self, component: &Component, source: &[u8]) {
         let kept = (|| {
             let artefact = component.serialize()?;
             let mut bytes = self.seal(source, &artefact).as_bytes().to_vec();
             bytes.extend_from_slice(&artefact);
-            write_whole(&self.file(source), &bytes)
+            write_whole(&self.file(source), &bytes)?;
+            self.evict()
         })();
         if let Err(error) = kept {
             tracing::warn!("a compiled proxy was not kept: {error:#}");

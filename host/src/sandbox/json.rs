@@ -1,7 +1,7 @@
 //! Host-held JSON values: the interface `json` of the world.
 
 use super::bindings::consort::proxy::json::{Content, Edit as WitEdit, Host, HostValue};
-use super::limits::{MAX_DEPTH, MAX_MESSAGE};
+use super::limits::{MAX_DEPTH, MAX_HELD, MAX_MESSAGE};
 use super::state::State;
 use crate::wire::edit::{self, Edit};
 use crate::wire::scan;
@@ -12,31 +12,49 @@ use wasmtime::component::Resource;
 /// What a handle stands for.
 #[derive(Debug)]
 #[allow(unreachable_pub, reason = "the generated bindings name this type and need it public")]
-pub struct Value(pub(super) Text);
+pub struct Value {
+    text: Text,
+    /// How many levels edits with other handles' values have put on top: text alone is checked when it comes in.
+    added: usize,
+}
 
 impl State {
     /// Puts text behind a new handle.
     ///
     /// # Errors
     ///
-    /// A trap if the proxy has too many handles; remembered as a memory fault.
+    /// A trap if the proxy has too many handles or too much text behind them; remembered as a memory fault.
     pub(super) fn hand_out(&mut self, text: Text) -> Result<Resource<Value>> {
-        self.table.push(Value(text)).map_err(|error| {
+        self.hand_out_value(Value { text, added: 0 })
+    }
+
+    fn hand_out_value(&mut self, value: Value) -> Result<Resource<Value>> {
+        let size = value.text.len();
+        if self.held + size > MAX_HELD {
             self.limiter.refused = true;
-            error.into()
-        })
+            wasmtime::bail!("more than {MAX_HELD} bytes of JSON text behind handles");
+        }
+        let handle = self.table.push(value).inspect_err(|_| self.limiter.refused = true)?;
+        self.held += size;
+        Ok(handle)
     }
 
     /// Takes a handle back.
     pub(super) fn take_back(&mut self, value: Resource<Value>) -> Result<Text> {
-        Ok(self.table.delete(value)?.0)
+        let text = self.table.delete(value)?.text;
+        self.held -= text.len().min(self.held);
+        Ok(text)
     }
 
-    fn content(&self, content: Content) -> Result<std::result::Result<Text, String>> {
+    fn content(&self, content: Content) -> Result<std::result::Result<Value, String>> {
         Ok(match content {
             Content::Text(text) if text.len() > MAX_MESSAGE => Err(format!("larger than {MAX_MESSAGE} bytes")),
-            Content::Text(text) => Text::parse(&text, MAX_DEPTH),
-            Content::Value(value) => Ok(self.table.get(&value)?.0.clone()),
+            Content::Text(text) => Text::parse(&text, MAX_DEPTH).map(|text| Value { text, added: 0 }),
+            Content::Value(value) => {
+                let value = self.table.get(&value)?;
+                let (text, added) = (value.text.clone(), value.added);
+                Ok(Value { text, added })
+            }
         })
     }
 }
@@ -46,28 +64,30 @@ impl Host for State {}
 impl HostValue for State {
     fn parse(&mut self, text: String) -> Result<std::result::Result<Resource<Value>, String>> {
         match self.content(Content::Text(text))? {
-            Ok(text) => self.hand_out(text).map(Ok),
+            Ok(value) => self.hand_out_value(value).map(Ok),
             Err(reason) => Ok(Err(reason)),
         }
     }
 
     fn size(&mut self, value: Resource<Value>, pointer: String) -> Result<Option<u64>> {
-        let text = &self.table.get(&value)?.0;
+        let text = &self.table.get(&value)?.text;
         Ok(scan::find(text, &pointer).map(|range| range.len() as u64))
     }
 
     fn read(&mut self, value: Resource<Value>, pointer: String) -> Result<Option<String>> {
-        let text = &self.table.get(&value)?.0;
+        let text = &self.table.get(&value)?.text;
         Ok(scan::find(text, &pointer).map(|range| text.slice(range).to_text()))
     }
 
     fn get(&mut self, value: Resource<Value>, pointer: String) -> Result<Option<Resource<Value>>> {
-        let text = &self.table.get(&value)?.0;
+        let Value { text, added } = self.table.get(&value)?;
+        let added = *added;
         let part = scan::find(text, &pointer).map(|range| text.slice(range));
-        part.map(|part| self.hand_out(part)).transpose()
+        part.map(|text| self.hand_out_value(Value { text, added })).transpose()
     }
 
     fn edit(&mut self, value: Resource<Value>, edits: Vec<WitEdit>) -> Result<std::result::Result<(), String>> {
+        let mut added = self.table.get(&value)?.added;
         let mut checked = Vec::with_capacity(edits.len());
         for edit in edits {
             let (pointer, content, make): (_, _, fn(String, Text) -> Edit) = match edit {
@@ -79,27 +99,36 @@ impl HostValue for State {
                 }
             };
             match self.content(content)? {
-                Ok(text) => checked.push(make(pointer, text)),
+                Ok(content) => {
+                    added = added.max(content.added + pointer.matches('/').count());
+                    checked.push(make(pointer, content.text));
+                }
                 Err(reason) => return Ok(Err(format!("the content for `{pointer}` is {reason}"))),
             }
         }
+        if added > MAX_DEPTH {
+            return Ok(Err(format!("the value would nest deeper than {MAX_DEPTH} levels")));
+        }
         let value = self.table.get_mut(&value)?;
-        Ok(edit::apply(&value.0, &checked).and_then(|edited| {
-            if edited.len() > MAX_MESSAGE {
-                return Err(format!("the value would be larger than {MAX_MESSAGE} bytes"));
+        let edited = match edit::apply(&value.text, &checked) {
+            Ok(edited) if edited.len() > MAX_MESSAGE => {
+                return Ok(Err(format!("the value would be larger than {MAX_MESSAGE} bytes")));
             }
-            value.0 = edited;
-            Ok(())
-        }))
+            Ok(edited) => edited,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        self.held = self.held - value.text.len().min(self.held) + edited.len();
+        *value = Value { text: edited, added };
+        Ok(Ok(()))
     }
 
     fn dup(&mut self, value: Resource<Value>) -> Result<Resource<Value>> {
-        let text = self.table.get(&value)?.0.clone();
-        self.hand_out(text)
+        let Value { text, added } = self.table.get(&value)?;
+        let (text, added) = (text.clone(), *added);
+        self.hand_out_value(Value { text, added })
     }
 
     fn drop(&mut self, value: Resource<Value>) -> Result<()> {
-        self.table.delete(value)?;
-        Ok(())
+        self.take_back(value).map(drop)
     }
 }

@@ -17,6 +17,10 @@ pub(super) const MAX_DEPTH: usize = 128;
 /// its sessions thousands. The default of wasmtime, 100,000, costs 0.4 ms for 20,000 when the store is dropped.
 pub(super) const MAX_HANDLES: usize = 10_000;
 
+/// Bytes of JSON text behind the handles of one proxy: eight of the largest messages. Text that several handles share counts
+/// for each of them, though it is in memory once.
+pub(super) const MAX_HELD: usize = 8 * MAX_MESSAGE;
+
 /// Messages in one turn. A replayed session has hundreds.
 pub(super) const MAX_TURN_MESSAGES: usize = 1_000;
 

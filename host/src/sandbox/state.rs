@@ -13,6 +13,8 @@ pub(super) struct State {
     pub(super) limiter: Limiter,
     pub(super) ledger: Ledger,
     pub(super) log: ProxyLog,
+    /// Bytes of JSON text behind handles.
+    pub(super) held: usize,
     /// Ticks that the current call has used.
     pub(super) ticks: u64,
     wasi: WasiCtx,
@@ -35,6 +37,7 @@ impl State {
             limiter: Limiter::new(memory),
             ledger: Ledger::default(),
             log,
+            held: 0,
             ticks: 0,
             wasi,
         }

@@ -1,11 +1,15 @@
 //! The JSON-RPC envelope: one line to one message, the inner JSON text untouched.
 
+use super::scan;
 use super::text::Text;
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::sync::Arc;
+
+/// Bytes at the beginning of a refused line in which its id is looked for.
+const SALVAGED: usize = 64 * 1024;
 
 /// A request id as its peer wrote it; equal only to the same id of the same JSON type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -144,6 +148,9 @@ pub fn parse(line: &Bytes) -> Result<Incoming, Malformed> {
     let outcome = match (raw.result, raw.error) {
         (Some(result), None) => Ok(part(result)),
         (None, Some(error)) => Err(part(error)),
+        // Some peers write out the one that does not hold as null.
+        (Some(result), Some(error)) if error.get() == "null" => Ok(part(result)),
+        (Some(result), Some(error)) if result.get() == "null" => Err(part(error)),
         (Some(_), Some(_)) => return Err(invalid("a response has both `result` and `error`")),
         (None, None) => return Err(invalid("there is neither `method` nor `result` nor `error`")),
     };
@@ -201,6 +208,16 @@ fn invalid(reason: &str) -> Malformed {
 fn slice(line: &Bytes, text: &str, raw: &RawValue) -> Text {
     let start = raw.get().as_ptr() as usize - text.as_ptr() as usize;
     Text::trusted(line.slice(start..start + raw.get().len()))
+}
+
+/// The id of a response in a line that is refused or cut off, as far as it can be made out: its request has to get an answer.
+pub fn answered_id(line: &[u8]) -> Option<u64> {
+    let head = Text::trusted(Bytes::copy_from_slice(&line[..line.len().min(SALVAGED)]));
+    if scan::find(&head, "/method").is_some() {
+        return None;
+    }
+    let id = head.slice(scan::find(&head, "/id")?).to_text();
+    id.strip_suffix(".0").unwrap_or(&id).parse().ok()
 }
 
 /// The text of a JSON-RPC error object.
@@ -280,6 +297,28 @@ mod tests {
         assert_eq!(code(r#"{"id":1}"#), -32600);
         assert_eq!(code(r#"{"id":1,"result":1,"error":{}}"#), -32600);
         assert_eq!(code("{} x"), -32700);
+    }
+
+    #[test]
+    fn a_refused_answer_still_tells_its_id() {
+        assert_eq!(answered_id(br#"{"jsonrpc":"2.0","id":5,"result":{"#), Some(5));
+        assert_eq!(answered_id(b"{\"result\":\"\xff\",\"id\":5}"), Some(5));
+        assert_eq!(answered_id(br#"{"id":5.0,"result":{}}"#), Some(5));
+        assert_eq!(answered_id(br#"{"id":5,"method":"x","params":7}"#), None);
+        assert_eq!(answered_id(b"a banner with {\"id\":5}"), None);
+        assert_eq!(answered_id(b""), None);
+    }
+
+    #[test]
+    fn null_stands_for_absent_where_the_other_one_is_there() {
+        assert!(matches!(
+            line(r#"{"id":1,"result":{},"error":null}"#),
+            Ok(Incoming::Response { outcome: Ok(_), .. })
+        ));
+        assert!(matches!(
+            line(r#"{"id":1,"result":null,"error":{"code":1,"message":""}}"#),
+            Ok(Incoming::Response { outcome: Err(_), .. })
+        ));
     }
 
     #[test]

@@ -9,13 +9,16 @@ pub const READ_SIZE: usize = 256 * 1024;
 /// Lines up to this size are copied out of the read buffer, so that a small message does not keep the buffer alive.
 const COPY_UP_TO: usize = 16 * 1024;
 
+/// Bytes that are kept of a line that is too long.
+const BEGINNING: usize = 4 * 1024;
+
 /// One line, or the news that one was too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
     /// A line without its end.
     Whole(Bytes),
-    /// A line longer than the cap; it was skipped.
-    TooLong,
+    /// A line longer than the cap; it was skipped, apart from its beginning.
+    TooLong(Bytes),
 }
 
 /// Collects what was read and hands out lines.
@@ -23,7 +26,8 @@ pub enum Line {
 pub struct LineBuffer {
     buffer: BytesMut,
     scanned: usize,
-    skipping: bool,
+    /// The beginning of a line that is being skipped.
+    skipping: Option<Bytes>,
     cap: usize,
 }
 
@@ -33,7 +37,7 @@ impl LineBuffer {
         Self {
             buffer: BytesMut::new(),
             scanned: 0,
-            skipping: false,
+            skipping: None,
             cap,
         }
     }
@@ -51,10 +55,10 @@ impl LineBuffer {
         loop {
             let Some(found) = memchr(b'\n', &self.buffer[self.scanned..]) else {
                 self.scanned = self.buffer.len();
-                if self.scanned > self.cap {
-                    self.skipping = true;
+                if self.scanned > self.cap && self.skipping.is_none() {
+                    self.skipping = Some(self.beginning());
                 }
-                if self.skipping {
+                if self.skipping.is_some() {
                     self.buffer.clear();
                     self.scanned = 0;
                 }
@@ -62,9 +66,10 @@ impl LineBuffer {
             };
             let end = self.scanned + found;
             self.scanned = 0;
-            if std::mem::take(&mut self.skipping) || end > self.cap {
-                self.buffer.split_to(end + 1).clear();
-                return Some(Line::TooLong);
+            if self.skipping.is_some() || end > self.cap {
+                let beginning = self.skipping.take().unwrap_or_else(|| self.beginning());
+                bytes::Buf::advance(&mut self.buffer, end + 1);
+                return Some(Line::TooLong(beginning));
             }
             let line = if end <= COPY_UP_TO {
                 let line = Bytes::copy_from_slice(&self.buffer[..end]);
@@ -81,12 +86,16 @@ impl LineBuffer {
         }
     }
 
+    fn beginning(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.buffer[..self.buffer.len().min(BEGINNING)])
+    }
+
     /// What is left at the end of the input: a line without an end.
     pub fn last_line(&mut self) -> Option<Line> {
         self.scanned = 0;
-        if std::mem::take(&mut self.skipping) {
+        if let Some(beginning) = self.skipping.take() {
             self.buffer.clear();
-            return Some(Line::TooLong);
+            return Some(Line::TooLong(beginning));
         }
         let rest = std::mem::take(&mut self.buffer).freeze();
         (!rest.iter().all(u8::is_ascii_whitespace)).then_some(Line::Whole(rest))
@@ -121,11 +130,11 @@ mod tests {
         lines.room().extend_from_slice(&[b'x'; 11]);
         assert_eq!(lines.next_line(), None);
         lines.room().extend_from_slice(b"xx\nok\n");
-        assert_eq!(lines.next_line(), Some(Line::TooLong));
+        assert_eq!(lines.next_line(), Some(Line::TooLong(Bytes::from_static(&[b'x'; 11]))));
         assert_eq!(lines.next_line(), Some(Line::Whole(Bytes::from_static(b"ok"))));
         lines.room().extend_from_slice(&[b'y'; 12]);
         lines.room().extend_from_slice(b"\n");
-        assert_eq!(lines.next_line(), Some(Line::TooLong));
+        assert!(matches!(lines.next_line(), Some(Line::TooLong(_))));
         assert_eq!(lines.last_line(), None);
     }
 }

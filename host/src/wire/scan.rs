@@ -123,6 +123,23 @@ pub fn string_member(text: &Text, key: &str) -> Option<String> {
     }
 }
 
+/// Whether an object has a key more than once.
+pub fn is_twice(text: &Text, key: &str) -> bool {
+    let mut cursor = Cursor::new(text.pieces());
+    cursor.skip_space();
+    if cursor.peek() != Some(b'{') {
+        return false;
+    }
+    let first = cursor.child(key);
+    matches!(
+        first,
+        Some(Slot::Found {
+            next_start: Some(_),
+            ..
+        })
+    ) && cursor.rest_has(key)
+}
+
 /// What stands at a position, and the slot of a token in it.
 pub(crate) fn slot(text: &Text, container: Range<usize>, token: &str) -> (Shape, Option<Slot>) {
     let mut cursor = Cursor::new(text.pieces());
@@ -316,6 +333,26 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Whether a key stands in the rest of an object, from the beginning of a key on.
+    fn rest_has(&mut self, token: &str) -> bool {
+        loop {
+            match self.peek() {
+                None | Some(b'}') => return false,
+                _ => {}
+            }
+            if self.key_is(token) {
+                return true;
+            }
+            self.skip_space();
+            self.forward(1);
+            self.skip_space();
+            self.skip_value();
+            self.skip_space();
+            self.forward(1);
+            self.skip_space();
+        }
+    }
+
     fn found(&mut self, start: usize, value_start: usize, previous_end: Option<usize>) -> Slot {
         self.skip_value();
         let value = value_start..self.offset();
@@ -384,6 +421,17 @@ mod tests {
     #[test]
     fn the_first_of_two_equal_keys_counts() {
         assert_eq!(at(r#"{"a":1,"a":2}"#, "/a").as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn tells_a_key_that_is_there_twice() {
+        let twice = |text: &str| is_twice(&Text::trusted(text.to_owned()), "a");
+        assert!(twice(r#"{"a":1,"b":{"a":[]},"a":2}"#));
+        assert!(twice(r#"{ "x" : 1 , "a" : "}" , "\u0061" : 2 }"#));
+        assert!(!twice(r#"{"a":{"a":1},"b":[{"a":1}]}"#));
+        assert!(!twice(r#"{"b":1}"#));
+        assert!(!twice(r#"{"a":1}"#));
+        assert!(!twice(r#"["a","a"]"#));
     }
 
     #[test]
