@@ -30,6 +30,9 @@ On a terminal (standard input and output both), this speaks no ACP: it becomes t
 that were given, in the whole environment of the caller and without proxies. That is what editors do for a login. \
 Arguments alone, such as `run -- --login`, are added to those of the configured agent.
 
+The agent inherits PATH, HOME, language, network and runtime settings, and the variables of known agents that its
+command line names (ANTHROPIC_* for claude, and so on). --env passes on or sets others.
+
 Exit status: 0 at the end of input, 1 if the chain could not be set up, 2 if called wrongly, 127 if the agent's command \
 is not there, 128 + N after signal N.
 
