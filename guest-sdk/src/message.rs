@@ -55,10 +55,10 @@ impl Params {
     }
 }
 
-/// The session that params name in `sessionId`, if any.
+/// The session that params name in `sessionId`, if any. It must be exact: two sessions are never taken for one.
 pub(crate) fn session_id(params: &Json) -> Option<String> {
     params.size("/sessionId").filter(|size| *size <= MAX_SESSION_ID)?;
-    params.string("/sessionId")
+    params.decode_at("/sessionId").ok()
 }
 
 /// A request that the proxy owns: it is passed on or answered, exactly once.

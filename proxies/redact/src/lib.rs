@@ -36,6 +36,10 @@ use session::{Place, Session};
 const MAX_BLOCKS: usize = 10_000;
 /// Names in an update are short; longer ones are not read.
 const MAX_NAME: u64 = 1024;
+/// Where a chunk has its text.
+const CHUNK_TEXT: &str = "/update/content/text";
+/// Where it has that of an embedded resource.
+const CHUNK_RESOURCE: &str = "/update/content/resource/text";
 /// How long text outside of any turn is held back. Nothing else would bring it out.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -96,22 +100,26 @@ impl Proxy for Redact {
     }
 
     async fn notification(&self, update: Notification) -> Outcome {
-        let Some(session) = update.session_id() else {
-            return update.forward();
-        };
+        let session = update.session_id();
         let params = update.params();
         let kind = name(params, "/update/sessionUpdate").unwrap_or_default();
-        match kind.as_str() {
-            "agent_message_chunk" | "agent_thought_chunk" | "user_message_chunk" => {
+        match (kind.as_str(), session) {
+            ("agent_message_chunk" | "agent_thought_chunk" | "user_message_chunk", Some(session)) => {
                 return self.chunk(session, kind, update).await;
             }
-            "tool_call" => {
+            // Without a session there is no stream that it could be a part of.
+            ("agent_message_chunk" | "agent_thought_chunk" | "user_message_chunk", None) => {
+                for text in [CHUNK_TEXT, CHUNK_RESOURCE] {
+                    self.mask_or_drop(params, text)?;
+                }
+            }
+            ("tool_call", session) => {
                 // It stands between what was said before and what is said after it.
-                self.flush(&session);
+                session.iter().for_each(|session| self.flush(session));
                 self.mask_tool_call(params)?;
             }
-            "tool_call_update" => self.mask_tool_call(params)?,
-            "plan" => self.flush(&session),
+            ("tool_call_update", _) => self.mask_tool_call(params)?,
+            ("plan", Some(session)) => self.flush(&session),
             _ => {}
         }
         update.forward()
@@ -189,32 +197,29 @@ impl Redact {
     }
 
     async fn chunk(&self, session: String, kind: String, update: Notification) -> Outcome {
-        const TEXT: &str = "/update/content/text";
         let params = update.params();
         let place = Place {
             kind,
             message: name(params, "/update/messageId"),
         };
-        let Some(size) = params.size(TEXT) else {
-            // An image stands between the text before and after it; an embedded resource has its text elsewhere.
-            self.mask_or_drop(params, "/update/content/resource/text")?;
+        if let Some(size) = params.size(CHUNK_TEXT).filter(|size| *size > self.max_text_bytes) {
             self.flush(&session);
-            return update.forward();
-        };
-        if size > self.max_text_bytes {
-            self.flush(&session);
-            params.replace(TEXT, too_large(size))?;
+            params.replace(CHUNK_TEXT, too_large(size))?;
             return update.forward();
         }
-        let Some(text) = params.string(TEXT) else {
+        let Some(text) = params.string(CHUNK_TEXT) else {
+            // An image stands between the text before and after it; an embedded resource has its text elsewhere.
+            self.mask_or_drop(params, CHUNK_RESOURCE)?;
+            self.flush(&session);
             return update.forward();
         };
         let pushed = self
             .sessions
             .with(&session, |state| state.push(&self.rules, place, params, &text))?;
         self.send(pushed.crowded_out);
+        // A half of an emoji's escape was decoded to something else, and only stays what it is where nothing has to change.
         if pushed.text != text {
-            params.replace(TEXT, &pushed.text)?;
+            params.replace(CHUNK_TEXT, &pushed.text)?;
         }
         let outcome = match pushed.text.is_empty() && !text.is_empty() {
             true => update.discard(),

@@ -218,6 +218,50 @@ fn other_messages_stay_byte_for_byte() {
 }
 
 #[test]
+fn half_of_an_emoji_hides_nothing() {
+    let mut host = start(json!({}));
+    prompt(&mut host);
+    say(&mut host, "so s");
+    let half = |text: &str| {
+        format!(
+            r#"{{"sessionId":"s1","update":{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{text}"}}}}}}"#
+        )
+    };
+    host.notify_text(Agent, "session/update", &half(&format!(r"ee {SECRET} \ud83d")));
+    assert_eq!(texts(&host.sent()), ["so ", &format!("see {MASK} \u{fffd}")]);
+    // Where there is nothing to mask, the editor can put the halves together.
+    for text in [r"\ude00 fine \ud83d", r"\ude00"] {
+        host.notify_text(Agent, "session/update", &half(text));
+        assert_eq!(host.next().text(), half(text));
+    }
+
+    let prompt = format!(r#"{{"sessionId":"s1","prompt":[{{"type":"text","text":"\ud83d {SECRET}"}}]}}"#);
+    host.request_text(Client, "session/prompt", &prompt);
+    assert_eq!(host.next().params()["prompt"][0]["text"], format!("\u{fffd} {MASK}"));
+    let call =
+        format!(r#"{{"sessionId":"s1","update":{{"sessionUpdate":"tool_call_update","title":"{SECRET} \ud83d"}}}}"#);
+    host.notify_text(Agent, "session/update", &call);
+    assert_eq!(host.next().params()["update"]["title"], format!("{MASK} \u{fffd}"));
+}
+
+#[test]
+fn an_update_of_no_session_is_masked_for_itself() {
+    let mut host = start(json!({}));
+    // No Rust string is this session's id.
+    for session in ["7", r#""\ud83d""#] {
+        for update in [
+            r#""sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a X gh"}"#,
+            r#""sessionUpdate":"agent_message_chunk","content":{"type":"resource","resource":{"uri":"x","text":"X"}}"#,
+            r#""sessionUpdate":"tool_call","title":"X""#,
+        ] {
+            let text = format!(r#"{{"sessionId":{session},"update":{{{update}}}}}"#);
+            host.notify_text(Agent, "session/update", &text.replace('X', SECRET));
+            assert_eq!(host.next().text(), text.replace('X', MASK));
+        }
+    }
+}
+
+#[test]
 fn many_streams_are_bounded() {
     let mut host = start(json!({}));
     prompt(&mut host);
