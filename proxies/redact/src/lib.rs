@@ -15,7 +15,7 @@
 //!
 //! A secret may be split over chunks. What may be the beginning of one is held back, at most 4 KiB for each stream of text,
 //! and goes out with the next chunk or before the turn ends. Only text is searched: text blocks and embedded text resources
-//! in prompts, message and thought chunks, and text in tool calls. Not searched are images and audio, files that the agent reads by
+//! in prompts, message and thought chunks, plans, and text and diffs in tool calls. Not searched are images and audio, files that the agent reads by
 //! itself, raw inputs and outputs of tools, and what the agent asks the editor (permissions, files, terminals).
 
 mod rules;
@@ -26,13 +26,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use consort_proxy::Peer::{Agent, Client};
-use consort_proxy::{Interests, Json, Notification, Outcome, Proxy, Request, RpcError, Sessions, host};
+use consort_proxy::{Interests, Json, Notification, Outcome, Proxy, Request, RpcError, Sessions, host, json};
 use serde::Deserialize;
 
 use rules::Rules;
 use session::{Place, Session};
 
-/// Prompts have a handful of blocks. Looking at each takes the host longer the more there are.
+/// Prompts and tool calls have a handful of blocks. Looking at each takes the host longer the more there are.
 const MAX_BLOCKS: usize = 10_000;
 /// Names in an update are short; longer ones are not read.
 const MAX_NAME: u64 = 1024;
@@ -119,7 +119,10 @@ impl Proxy for Redact {
                 self.mask_tool_call(params)?;
             }
             ("tool_call_update", _) => self.mask_tool_call(params)?,
-            ("plan", Some(session)) => self.flush(&session),
+            ("plan", session) => {
+                session.iter().for_each(|session| self.flush(session));
+                self.mask_plan(params)?;
+            }
             _ => {}
         }
         update.forward()
@@ -176,13 +179,40 @@ impl Redact {
 
     fn mask_tool_call(&self, params: &Json) -> Result<(), RpcError> {
         self.mask_or_drop(params, "/update/title")?;
+        let too_many = || {
+            let text = format!("[redacted: more than {MAX_BLOCKS} parts are too many to search for secrets]");
+            json!([{"type": "content", "content": {"type": "text", "text": text}}])
+        };
+        let texts = ["/content/text", "/content/resource/text", "/oldText", "/newText"];
+        self.mask_list(params, "/update/content", &texts, too_many)
+    }
+
+    fn mask_plan(&self, params: &Json) -> Result<(), RpcError> {
+        let too_many = || {
+            let text = format!("[redacted: more than {MAX_BLOCKS} steps are too many to search for secrets]");
+            json!([{"content": text, "priority": "medium", "status": "pending"}])
+        };
+        self.mask_list(params, "/update/entries", &["/content"], too_many)
+    }
+
+    /// Masks these texts of each element of a list. A list that is too long becomes another one.
+    fn mask_list(
+        &self,
+        json: &Json,
+        list: &str,
+        texts: &[&str],
+        too_many: impl FnOnce() -> Json,
+    ) -> Result<(), RpcError> {
+        if json.size(&format!("{list}/{MAX_BLOCKS}")).is_some() {
+            return Ok(json.replace(list, too_many())?);
+        }
         for index in 0..MAX_BLOCKS {
-            let item = format!("/update/content/{index}");
-            if params.size(&item).is_none() {
+            let pointer = format!("{list}/{index}");
+            let Some(element) = json.get(&pointer) else {
                 break;
-            }
-            for text in ["/content/text", "/content/resource/text"] {
-                self.mask_or_drop(params, &format!("{item}{text}"))?;
+            };
+            for text in texts.iter().filter(|text| element.size(text).is_some()) {
+                self.mask_or_drop(json, &format!("{pointer}{text}"))?;
             }
         }
         Ok(())
