@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use crate::error::RpcError;
+use crate::error::{Refusal, RpcError};
 use crate::json::{Content, Json};
 use crate::peer::{Call, Peer};
 use crate::raw;
@@ -223,19 +223,26 @@ impl Notification {
         session_id(self.params())
     }
 
-    /// Passes the notification on to the other side, as it is now.
+    /// Passes the notification on to the other side, as it is now. If the host says that it is not the proxy's to pass on (any
+    /// more), it has been dealt with and nothing happens: the copy of a `session/cancel` that waits behind a prompt can come
+    /// when the prompt has just left the proxy, and the original still follows.
     ///
     /// # Errors
     /// If the host does not take it. It is discarded then.
     pub fn forward(mut self) -> Outcome {
-        runtime::send(
+        let method = std::mem::take(&mut self.method);
+        let sent = runtime::send(
             self.source.opposite(),
             raw::Message::Notification(raw::Notification {
                 on_behalf_of: Some(self.ticket),
-                method: std::mem::take(&mut self.method),
+                method: method.clone(),
                 params: self.params.take().map(|params| params.0),
             }),
-        )?;
+        );
+        match sent {
+            Err(Refusal::UnknownId) => crate::debug!("{method} was not the proxy's to pass on"),
+            sent => sent?,
+        }
         runtime::settle(self.ticket);
         Ok(Handled(()))
     }
