@@ -78,17 +78,20 @@ impl Json {
     }
 
     /// The string at the pointer, decoded; none if something else or nothing stands there.
+    ///
+    /// JSON can escape half of a UTF-16 pair (an agent that cuts its text in the middle of an emoji sends `"\ud83d"`), which no Rust
+    /// string can hold: each such half is decoded as U+FFFD. It stays what it is in the JSON unless the string is replaced.
     pub fn string(&self, pointer: &str) -> Option<String> {
         let text = self.0.read(pointer)?;
+        let inner = text.strip_prefix('"')?.strip_suffix('"')?;
         // Most strings have no escapes and need no decoder.
-        match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
-            Some(inner) if !inner.contains('\\') => Some(inner.to_owned()),
-            Some(_) => serde_json::from_str(&text).ok(),
-            None => None,
-        }
+        Some(match inner.contains('\\') {
+            true => unescape(inner),
+            false => inner.to_owned(),
+        })
     }
 
-    /// Whether exactly this string stands at the pointer.
+    /// Whether this string stands at the pointer, as [`Json::string`] decodes it.
     pub fn is_string(&self, pointer: &str, expected: &str) -> bool {
         self.string(pointer).is_some_and(|text| text == expected)
     }
@@ -348,6 +351,52 @@ macro_rules! displayed_content {
 }
 
 displayed_content!(bool, i32, i64, u32, u64, usize, serde_json::Value, &serde_json::Value);
+
+/// Decodes what stands between the quotes of a string. The host has checked it, so every escape is one of JSON's.
+fn unescape(mut rest: &str) -> String {
+    let mut text = String::with_capacity(rest.len());
+    while let Some((plain, escape)) = rest.split_once('\\') {
+        text.push_str(plain);
+        let mut characters = escape.chars();
+        let name = characters.next();
+        rest = characters.as_str();
+        match name {
+            Some('b') => text.push('\u{8}'),
+            Some('f') => text.push('\u{c}'),
+            Some('n') => text.push('\n'),
+            Some('r') => text.push('\r'),
+            Some('t') => text.push('\t'),
+            Some('u') => {
+                let character;
+                (character, rest) = code_point(rest);
+                text.push(character);
+            }
+            // A quote or a slash of either kind.
+            name => text.extend(name),
+        }
+    }
+    text.push_str(rest);
+    text
+}
+
+/// The character of a `\u` escape, which may be two, and what stands behind it.
+fn code_point(text: &str) -> (char, &str) {
+    let Some((unit, rest)) = code_unit(text) else {
+        return (char::REPLACEMENT_CHARACTER, text);
+    };
+    if let Some((low, behind)) = rest.strip_prefix("\\u").and_then(code_unit)
+        && let Some(Ok(character @ '\u{10000}'..)) = char::decode_utf16([unit, low]).next()
+    {
+        return (character, behind);
+    }
+    let character = char::from_u32(u32::from(unit)).unwrap_or(char::REPLACEMENT_CHARACTER);
+    (character, rest)
+}
+
+fn code_unit(text: &str) -> Option<(u16, &str)> {
+    let (digits, rest) = text.split_at_checked(4)?;
+    Some((u16::from_str_radix(digits, 16).ok()?, rest))
+}
 
 /// Escapes a name for a JSON pointer.
 ///

@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use crate::error::RpcError;
+use crate::error::{Refusal, RpcError};
 use crate::json::{Content, Json};
 use crate::peer::{Call, Peer};
 use crate::raw;
@@ -55,10 +55,10 @@ impl Params {
     }
 }
 
-/// The session that params name in `sessionId`, if any.
+/// The session that params name in `sessionId`, if any. It must be exact: two sessions are never taken for one.
 pub(crate) fn session_id(params: &Json) -> Option<String> {
     params.size("/sessionId").filter(|size| *size <= MAX_SESSION_ID)?;
-    params.string("/sessionId")
+    params.decode_at("/sessionId").ok()
 }
 
 /// A request that the proxy owns: it is passed on or answered, exactly once.
@@ -223,19 +223,26 @@ impl Notification {
         session_id(self.params())
     }
 
-    /// Passes the notification on to the other side, as it is now.
+    /// Passes the notification on to the other side, as it is now. If the host says that it is not the proxy's to pass on (any
+    /// more), it has been dealt with and nothing happens: the copy of a `session/cancel` that waits behind a prompt can come
+    /// when the prompt has just left the proxy, and the original still follows.
     ///
     /// # Errors
     /// If the host does not take it. It is discarded then.
     pub fn forward(mut self) -> Outcome {
-        runtime::send(
+        let method = std::mem::take(&mut self.method);
+        let sent = runtime::send(
             self.source.opposite(),
             raw::Message::Notification(raw::Notification {
                 on_behalf_of: Some(self.ticket),
-                method: std::mem::take(&mut self.method),
+                method: method.clone(),
                 params: self.params.take().map(|params| params.0),
             }),
-        )?;
+        );
+        match sent {
+            Err(Refusal::UnknownId) => crate::debug!("{method} was not the proxy's to pass on"),
+            sent => sent?,
+        }
         runtime::settle(self.ticket);
         Ok(Handled(()))
     }

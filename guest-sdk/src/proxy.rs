@@ -37,7 +37,8 @@ pub trait Proxy: Sized + 'static {
         request.forward()
     }
 
-    /// A notification that an interest intercepts. Passes it on by default.
+    /// A notification that an interest intercepts. Passes it on by default. A `session/cancel` may rarely come twice, first as a
+    /// copy that only seems to be passed on; see [`Notification::forward`].
     async fn notification(&self, notification: Notification) -> Outcome {
         notification.forward()
     }

@@ -404,6 +404,26 @@ fn a_session_cancel_after_its_prompt_has_left_is_passed_on() {
 }
 
 #[test]
+fn a_copy_that_was_taken_for_a_notification_is_no_failure() {
+    let mut host = start();
+    let params = serde_json::json!({"sessionId": "s1"});
+    let prompt = host.request(Client, "session/prompt", params.clone());
+    assert_eq!(host.next().ticket(), prompt);
+    // The prompt has left, so nothing tells the proxy that this is not the original.
+    host.announce_session_cancel("s1");
+    let cancel = host.notify(Client, "session/cancel", params);
+    let sent = host.sent();
+    assert_eq!(sent.iter().map(|sent| sent.ticket()).collect::<Vec<_>>(), [cancel]);
+    let failures: Vec<_> = host
+        .logs()
+        .into_iter()
+        .filter(|(level, _)| matches!(level, Level::Warn | Level::Error))
+        .collect();
+    assert_eq!(failures, []);
+    assert_eq!(host.waiting_handlers(), 0);
+}
+
+#[test]
 fn the_host_gets_no_answers_to_silly_requests() {
     let mut host = start();
     host.notify(Host, "host/unknown", empty());

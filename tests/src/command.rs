@@ -1,13 +1,15 @@
 //! The command under test, run to its end.
 
 use crate::{PATIENCE, consort, root};
+use rustix::process::{Pid, test_kill_process};
 use std::ffi::OsStr;
+use std::fs;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What came of a command.
 #[derive(Debug)]
@@ -81,11 +83,29 @@ pub fn wait(child: &mut Child) -> ExitStatus {
         if let Some(status) = child.try_wait().expect("it can be waited for") {
             return status;
         }
-        thread::sleep(std::time::Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
     let _ = child.kill();
     let _ = child.wait();
     panic!("the command does not end");
+}
+
+/// Waits until a process is not there any more, whoever its parent is.
+pub fn wait_until_gone(pid: u32) {
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .expect("it is a process id");
+    let begun = Instant::now();
+    while test_kill_process(pid).is_ok() {
+        // What nobody has waited for yet is gone as well.
+        let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+        if status.is_ok_and(|status| status.contains(") Z ")) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "the process is still there");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn collect(mut stream: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {

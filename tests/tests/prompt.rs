@@ -1,6 +1,6 @@
 //! `consort prompt` through a chain without proxies.
 
-use consort_tests::command::{Outcome, command, finish, run, run_with_input};
+use consort_tests::command::{Outcome, command, finish, run, run_with_input, wait_until_gone};
 use consort_tests::session::{SESSION, chunk, notification, request};
 use consort_tests::{Agent, AgentListener, Client, consort, terminal};
 use rustix::process::{Pid, Signal, kill_process};
@@ -223,12 +223,15 @@ fn a_second_interrupt_ends_the_program() {
 }
 
 #[test]
-fn a_signal_to_terminate_ends_the_program_at_once() {
-    let listener = AgentListener::staying();
-    let mut client = start(&listener, &["x"]);
-    let _agent = begin(&listener);
-    signal(client.pid(), Signal::TERM);
-    assert_eq!(client.wait().code(), Some(143));
+fn a_signal_to_end_ends_the_program_and_an_agent_that_stays() {
+    for (kind, status) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let listener = AgentListener::staying();
+        let mut client = start(&listener, &["x"]);
+        let (agent, _) = begin(&listener);
+        signal(client.pid(), kind);
+        assert_eq!(client.wait().code(), Some(status));
+        wait_until_gone(agent.pid());
+    }
 }
 
 #[test]

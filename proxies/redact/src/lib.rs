@@ -15,7 +15,7 @@
 //!
 //! A secret may be split over chunks. What may be the beginning of one is held back, at most 4 KiB for each stream of text,
 //! and goes out with the next chunk or before the turn ends. Only text is searched: text blocks and embedded text resources
-//! in prompts, message and thought chunks, and text in tool calls. Not searched are images and audio, files that the agent reads by
+//! in prompts, message and thought chunks, plans, and text and diffs in tool calls. Not searched are images and audio, files that the agent reads by
 //! itself, raw inputs and outputs of tools, and what the agent asks the editor (permissions, files, terminals).
 
 mod rules;
@@ -26,16 +26,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use consort_proxy::Peer::{Agent, Client};
-use consort_proxy::{Interests, Json, Notification, Outcome, Proxy, Request, RpcError, Sessions, host};
+use consort_proxy::{Interests, Json, Notification, Outcome, Proxy, Request, RpcError, Sessions, host, json};
 use serde::Deserialize;
 
 use rules::Rules;
 use session::{Place, Session};
 
-/// Prompts have a handful of blocks. Looking at each takes the host longer the more there are.
+/// Prompts and tool calls have a handful of blocks. Looking at each takes the host longer the more there are.
 const MAX_BLOCKS: usize = 10_000;
 /// Names in an update are short; longer ones are not read.
 const MAX_NAME: u64 = 1024;
+/// Where a chunk has its text.
+const CHUNK_TEXT: &str = "/update/content/text";
+/// Where it has that of an embedded resource.
+const CHUNK_RESOURCE: &str = "/update/content/resource/text";
 /// How long text outside of any turn is held back. Nothing else would bring it out.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -96,22 +100,29 @@ impl Proxy for Redact {
     }
 
     async fn notification(&self, update: Notification) -> Outcome {
-        let Some(session) = update.session_id() else {
-            return update.forward();
-        };
+        let session = update.session_id();
         let params = update.params();
         let kind = name(params, "/update/sessionUpdate").unwrap_or_default();
-        match kind.as_str() {
-            "agent_message_chunk" | "agent_thought_chunk" | "user_message_chunk" => {
+        match (kind.as_str(), session) {
+            ("agent_message_chunk" | "agent_thought_chunk" | "user_message_chunk", Some(session)) => {
                 return self.chunk(session, kind, update).await;
             }
-            "tool_call" => {
+            // Without a session there is no stream that it could be a part of.
+            ("agent_message_chunk" | "agent_thought_chunk" | "user_message_chunk", None) => {
+                for text in [CHUNK_TEXT, CHUNK_RESOURCE] {
+                    self.mask_or_drop(params, text)?;
+                }
+            }
+            ("tool_call", session) => {
                 // It stands between what was said before and what is said after it.
-                self.flush(&session);
+                session.iter().for_each(|session| self.flush(session));
                 self.mask_tool_call(params)?;
             }
-            "tool_call_update" => self.mask_tool_call(params)?,
-            "plan" => self.flush(&session),
+            ("tool_call_update", _) => self.mask_tool_call(params)?,
+            ("plan", session) => {
+                session.iter().for_each(|session| self.flush(session));
+                self.mask_plan(params)?;
+            }
             _ => {}
         }
         update.forward()
@@ -168,13 +179,40 @@ impl Redact {
 
     fn mask_tool_call(&self, params: &Json) -> Result<(), RpcError> {
         self.mask_or_drop(params, "/update/title")?;
+        let too_many = || {
+            let text = format!("[redacted: more than {MAX_BLOCKS} parts are too many to search for secrets]");
+            json!([{"type": "content", "content": {"type": "text", "text": text}}])
+        };
+        let texts = ["/content/text", "/content/resource/text", "/oldText", "/newText"];
+        self.mask_list(params, "/update/content", &texts, too_many)
+    }
+
+    fn mask_plan(&self, params: &Json) -> Result<(), RpcError> {
+        let too_many = || {
+            let text = format!("[redacted: more than {MAX_BLOCKS} steps are too many to search for secrets]");
+            json!([{"content": text, "priority": "medium", "status": "pending"}])
+        };
+        self.mask_list(params, "/update/entries", &["/content"], too_many)
+    }
+
+    /// Masks these texts of each element of a list. A list that is too long becomes another one.
+    fn mask_list(
+        &self,
+        json: &Json,
+        list: &str,
+        texts: &[&str],
+        too_many: impl FnOnce() -> Json,
+    ) -> Result<(), RpcError> {
+        if json.size(&format!("{list}/{MAX_BLOCKS}")).is_some() {
+            return Ok(json.replace(list, too_many())?);
+        }
         for index in 0..MAX_BLOCKS {
-            let item = format!("/update/content/{index}");
-            if params.size(&item).is_none() {
+            let pointer = format!("{list}/{index}");
+            let Some(element) = json.get(&pointer) else {
                 break;
-            }
-            for text in ["/content/text", "/content/resource/text"] {
-                self.mask_or_drop(params, &format!("{item}{text}"))?;
+            };
+            for text in texts.iter().filter(|text| element.size(text).is_some()) {
+                self.mask_or_drop(json, &format!("{pointer}{text}"))?;
             }
         }
         Ok(())
@@ -189,32 +227,29 @@ impl Redact {
     }
 
     async fn chunk(&self, session: String, kind: String, update: Notification) -> Outcome {
-        const TEXT: &str = "/update/content/text";
         let params = update.params();
         let place = Place {
             kind,
             message: name(params, "/update/messageId"),
         };
-        let Some(size) = params.size(TEXT) else {
-            // An image stands between the text before and after it; an embedded resource has its text elsewhere.
-            self.mask_or_drop(params, "/update/content/resource/text")?;
+        if let Some(size) = params.size(CHUNK_TEXT).filter(|size| *size > self.max_text_bytes) {
             self.flush(&session);
-            return update.forward();
-        };
-        if size > self.max_text_bytes {
-            self.flush(&session);
-            params.replace(TEXT, too_large(size))?;
+            params.replace(CHUNK_TEXT, too_large(size))?;
             return update.forward();
         }
-        let Some(text) = params.string(TEXT) else {
+        let Some(text) = params.string(CHUNK_TEXT) else {
+            // An image stands between the text before and after it; an embedded resource has its text elsewhere.
+            self.mask_or_drop(params, CHUNK_RESOURCE)?;
+            self.flush(&session);
             return update.forward();
         };
         let pushed = self
             .sessions
             .with(&session, |state| state.push(&self.rules, place, params, &text))?;
         self.send(pushed.crowded_out);
+        // A half of an emoji's escape was decoded to something else, and only stays what it is where nothing has to change.
         if pushed.text != text {
-            params.replace(TEXT, &pushed.text)?;
+            params.replace(CHUNK_TEXT, &pushed.text)?;
         }
         let outcome = match pushed.text.is_empty() && !text.is_empty() {
             true => update.discard(),

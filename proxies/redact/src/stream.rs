@@ -1,14 +1,15 @@
 //! Masks text that comes in pieces. Owns what is held back between pieces; knows nothing of messages.
 
+mod block;
+
 use std::borrow::Cow;
+
+use block::{Block, Step};
 
 use crate::rules::{Found, Kind, Label, Rules};
 
 /// No more text than that, in bytes, is held back: as much as the longest tokens in use.
 const MAX_HELD: usize = 4096;
-/// An `-----END … PRIVATE KEY-----` is not longer than that.
-const MAX_END: usize = 80;
-const END: &str = "-----END";
 
 /// What the text that comes next is part of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,7 +17,7 @@ enum Mode {
     #[default]
     Text,
     /// A PEM block whose mask is out.
-    Block,
+    Block(Block),
     /// A token whose mask is out, longer than what can be held back.
     Token,
     /// A value whose mask is out, longer than what can be held back.
@@ -52,14 +53,29 @@ impl Stream {
 
     /// The tail that is held back, masked as it is. What comes next is a new text, unless it is inside of a secret.
     pub(crate) fn pause(&mut self, rules: &Rules) -> String {
-        let mode = self.mode;
-        let tail = self.push(rules, "", true);
-        self.mode = mode;
+        let before = self.mode;
+        let (tail, after) = self.walk(rules, "", true);
+        *self = Self::default();
+        self.mode = match (before, after) {
+            (Mode::Block(_), Mode::Block(_)) => after,
+            (Mode::Block(_), _) => Mode::Text,
+            _ => before,
+        };
         tail
     }
 
     /// Takes the next piece and gives what can go out. With `last`, that is all.
     pub(crate) fn push(&mut self, rules: &Rules, piece: &str, last: bool) -> String {
+        let (out, mode) = self.walk(rules, piece, last);
+        match last {
+            true => *self = Self::default(),
+            false => self.mode = mode,
+        }
+        out
+    }
+
+    /// Gives what can go out, and what the text that comes next is part of.
+    fn walk(&mut self, rules: &Rules, piece: &str, last: bool) -> (String, Mode) {
         let skipped = self.before.map_or(0, char::len_utf8);
         let text = match (self.before, self.held.is_empty()) {
             (None, true) => Cow::Borrowed(piece),
@@ -81,15 +97,10 @@ impl Stream {
         while let Some(next) = pass.step(mode) {
             mode = next;
         }
-        if last {
-            *self = Self::default();
-        } else {
-            // Held text is text of the mode that it was looked at in.
-            self.mode = mode;
-            self.held = text.get(pass.at..).unwrap_or_default().to_owned();
-            self.before = text.get(..pass.at).and_then(|done| done.chars().next_back());
-        }
-        pass.out
+        // Held text is text of the mode that it was looked at in.
+        self.held = text.get(pass.at..).unwrap_or_default().to_owned();
+        self.before = text.get(..pass.at).and_then(|done| done.chars().next_back());
+        (pass.out, mode)
     }
 }
 
@@ -120,7 +131,7 @@ impl Pass<'_> {
         }
         match mode {
             Mode::Text => self.text_step(),
-            Mode::Block => self.block_step(),
+            Mode::Block(block) => self.block_step(block),
             Mode::Token => self.skip(is_token),
             Mode::Value(label) => self.skip(|character| label.takes(character)),
         }
@@ -149,7 +160,7 @@ impl Pass<'_> {
         match self.rules.kind(found) {
             Kind::Block => {
                 self.mask(found, found.end);
-                Some(Mode::Block)
+                Some(Mode::Block(Block::default()))
             }
             Kind::Token => {
                 self.mask(found, found.end);
@@ -168,14 +179,16 @@ impl Pass<'_> {
         let length = after.find(|character| !label.takes(character)).unwrap_or(after.len());
         let (value, rest) = after.split_at(length);
         let open = rest.is_empty() && !self.last;
-        if open && found.start >= reach {
+        // The beginning of a private key goes on behind what a label takes.
+        let begins = || self.rules.first_open(self.text, found.end, found.end).is_some();
+        if !self.last && found.start >= reach && (open || begins()) {
             return None;
         }
         // A format of its own says more than the label does.
         let token = self
             .rules
             .find_at(self.text, found.end)
-            .filter(|found| self.rules.kind(*found) == Kind::Token);
+            .filter(|found| matches!(self.rules.kind(*found), Kind::Token | Kind::Block));
         let name = self.text.get(found.start..found.end).unwrap_or_default();
         let secret = token.is_none() && (open || label.is_secret(name, value, rest));
         self.keep_until(found.end);
@@ -185,26 +198,14 @@ impl Pass<'_> {
         Some(if secret && open { Mode::Value(label) } else { Mode::Text })
     }
 
-    fn block_step(&mut self) -> Option<Mode> {
-        loop {
-            let rest = self.rest();
-            let Some(character) = rest.chars().next() else {
-                return Some(Mode::Block);
-            };
-            let beginning = rest.get(..MAX_END.min(rest.len())).unwrap_or(rest);
-            if let Some(dashes) = beginning.strip_prefix(END).and_then(|end| end.find("-----")) {
-                self.at += END.len() + dashes + 5;
-                return Some(Mode::Text);
-            }
-            let may_end = END.starts_with(beginning) || (beginning.starts_with(END) && rest.len() < MAX_END);
-            if may_end && !self.last {
-                return None;
-            }
-            if !is_in_block(character) {
-                return Some(Mode::Text);
-            }
-            self.at += character.len_utf8();
-        }
+    fn block_step(&mut self, block: Block) -> Option<Mode> {
+        let (length, mode) = match block.step(self.rest(), self.last) {
+            Step::Inside(block, length) => (length, Mode::Block(block)),
+            Step::End(length) => (length, Mode::Text),
+            Step::Wait => return None,
+        };
+        self.at += length;
+        Some(mode)
     }
 
     fn mask(&mut self, found: Found, end: usize) {
@@ -215,11 +216,6 @@ impl Pass<'_> {
 
 fn is_token(character: char) -> bool {
     character.is_ascii_alphanumeric() || "._~+/=-".contains(character)
-}
-
-/// Base64, the lines that armour has before it, and what a block looks like in source code.
-fn is_in_block(character: char) -> bool {
-    character.is_ascii_alphanumeric() || character.is_ascii_whitespace() || "+/=-\\:,.()\"".contains(character)
 }
 
 #[cfg(test)]

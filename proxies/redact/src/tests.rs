@@ -175,6 +175,58 @@ fn text_comes_out_before_what_stands_behind_it() {
 }
 
 #[test]
+fn diffs_and_plans_are_masked() {
+    let mut host = start(json!({"maxTextBytes": 1000}));
+    prompt(&mut host);
+    let update = r#"{"sessionId":"s1","update":{"sessionUpdate":"tool_call_update","toolCallId":"t","content":[{"type":"diff","path":"/a","oldText":null,"newText":"a X"},{"type":"diff","path":"/b","oldText":"X\ud83d","newText":"y"},{"type":"terminal","terminalId":"1.10"}]}}"#;
+    host.notify_text(Agent, "session/update", &update.replace('X', SECRET));
+    assert_eq!(
+        host.next().text(),
+        update.replace('X', MASK).replace(r"\ud83d", "\u{fffd}")
+    );
+
+    let plan = r#"{"sessionId":"s1","update":{"sessionUpdate":"plan","entries":[{"content":"x","priority":"low","status":"pending"},{"content":"use X","n":1.10}]}}"#;
+    host.notify_text(Agent, "session/update", &plan.replace('X', SECRET));
+    assert_eq!(host.next().text(), plan.replace('X', MASK));
+
+    let large = json!({"type": "diff", "path": "/c", "newText": format!("{}{SECRET}", "x ".repeat(500))});
+    host.notify(
+        Agent,
+        "session/update",
+        json!({"sessionId": "s1", "update": {"sessionUpdate": "tool_call", "content": [large]}}),
+    );
+    assert_eq!(
+        host.next().params()["update"]["content"][0]["newText"],
+        "[redacted: 1042 bytes of text are too many to search for secrets]"
+    );
+}
+
+#[test]
+fn what_stands_behind_too_many_parts_does_not_pass() {
+    let mut host = start(json!({}));
+    for (kind, list, part) in [
+        ("tool_call", "content", json!({"type": "diff", "newText": SECRET})),
+        (
+            "tool_call_update",
+            "content",
+            json!({"type": "diff", "newText": SECRET}),
+        ),
+        ("plan", "entries", json!({"content": SECRET})),
+    ] {
+        // The parts before it are too short to matter.
+        let mut parts = vec![json!(0); crate::MAX_BLOCKS];
+        parts.push(part);
+        let mut update = json!({"sessionUpdate": kind});
+        update[list] = parts.into();
+        host.notify(Agent, "session/update", json!({"sessionId": "s1", "update": update}));
+        let sent = host.next();
+        assert!(!sent.text().contains(SECRET), "{kind}");
+        assert!(sent.text().contains("too many to search"), "{kind}");
+        assert_eq!(sent.params()["update"][list].as_array().unwrap().len(), 1);
+    }
+}
+
+#[test]
 fn outside_of_a_turn_the_clock_brings_text_out() {
     let mut host = start(json!({}));
     say(&mut host, "so gh");
@@ -214,6 +266,50 @@ fn other_messages_stay_byte_for_byte() {
     ] {
         host.notify_text(Agent, "session/update", text);
         assert_eq!(host.next().text(), text);
+    }
+}
+
+#[test]
+fn half_of_an_emoji_hides_nothing() {
+    let mut host = start(json!({}));
+    prompt(&mut host);
+    say(&mut host, "so s");
+    let half = |text: &str| {
+        format!(
+            r#"{{"sessionId":"s1","update":{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{text}"}}}}}}"#
+        )
+    };
+    host.notify_text(Agent, "session/update", &half(&format!(r"ee {SECRET} \ud83d")));
+    assert_eq!(texts(&host.sent()), ["so ", &format!("see {MASK} \u{fffd}")]);
+    // Where there is nothing to mask, the editor can put the halves together.
+    for text in [r"\ude00 fine \ud83d", r"\ude00"] {
+        host.notify_text(Agent, "session/update", &half(text));
+        assert_eq!(host.next().text(), half(text));
+    }
+
+    let prompt = format!(r#"{{"sessionId":"s1","prompt":[{{"type":"text","text":"\ud83d {SECRET}"}}]}}"#);
+    host.request_text(Client, "session/prompt", &prompt);
+    assert_eq!(host.next().params()["prompt"][0]["text"], format!("\u{fffd} {MASK}"));
+    let call =
+        format!(r#"{{"sessionId":"s1","update":{{"sessionUpdate":"tool_call_update","title":"{SECRET} \ud83d"}}}}"#);
+    host.notify_text(Agent, "session/update", &call);
+    assert_eq!(host.next().params()["update"]["title"], format!("{MASK} \u{fffd}"));
+}
+
+#[test]
+fn an_update_of_no_session_is_masked_for_itself() {
+    let mut host = start(json!({}));
+    // No Rust string is this session's id.
+    for session in ["7", r#""\ud83d""#] {
+        for update in [
+            r#""sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a X gh"}"#,
+            r#""sessionUpdate":"agent_message_chunk","content":{"type":"resource","resource":{"uri":"x","text":"X"}}"#,
+            r#""sessionUpdate":"tool_call","title":"X""#,
+        ] {
+            let text = format!(r#"{{"sessionId":{session},"update":{{{update}}}}}"#);
+            host.notify_text(Agent, "session/update", &text.replace('X', SECRET));
+            assert_eq!(host.next().text(), text.replace('X', MASK));
+        }
     }
 }
 

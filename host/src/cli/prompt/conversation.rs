@@ -55,6 +55,8 @@ pub(super) struct Conversation {
     cancelled: bool,
     interrupt: Signal,
     terminate: Signal,
+    /// The terminal was closed.
+    hangup: Signal,
 }
 
 /// What a request ended with: its result, or the status of a program that was told to end.
@@ -77,6 +79,7 @@ impl Conversation {
             cancelled: false,
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
         })
     }
 
@@ -150,6 +153,9 @@ impl Conversation {
                 }
                 _ = self.terminate.recv() => {
                     return Ok(Called::Aborted(run::signal_status(SignalKind::terminate())));
+                }
+                _ = self.hangup.recv() => {
+                    return Ok(Called::Aborted(run::signal_status(SignalKind::hangup())));
                 }
             }
         }

@@ -58,6 +58,12 @@ fn secrets() -> Vec<(String, &'static str)> {
             format!("-----BEGIN PRIVATE KEY-----\\n{body}\\n-----END PRIVATE KEY-----"),
             "[redacted:private-key]",
         ),
+        (
+            format!(
+                r#"{{"private_key": "-----BEGIN PRIVATE KEY-----\n{body}\n{short}\n-----END PRIVATE KEY-----\n"}}"#
+            ),
+            r#"{"private_key": "[redacted:private-key]\n"}"#,
+        ),
         ("TICKET-123456".to_owned(), "[redacted:ticket]"),
         ("open über die sesame".to_owned(), "[redacted:phrase]"),
     ]
@@ -184,6 +190,131 @@ fn a_block_without_an_end_is_masked_to_where_it_cannot_be_one() {
         mask(&rules, text).as_deref(),
         Some("it begins with `[redacted:private-key]` and goes on")
     );
+}
+
+/// A key as OpenSSL writes it: the last line is short.
+fn key_lines() -> Vec<String> {
+    let mut lines = vec!["-----BEGIN RSA PRIVATE KEY-----".to_owned()];
+    lines.extend((0..4).map(|line| format!("{}/{}", &alphanumeric(63)[line..], &alphanumeric(line))));
+    lines.extend([alphanumeric(20) + "==", "Qw==".to_owned()]);
+    lines.push("-----END RSA PRIVATE KEY-----".to_owned());
+    lines
+}
+
+/// Whether all of the key but its header is gone, however the text is split.
+fn assert_key_is_masked(text: &str, expected: &str) {
+    let rules = rules();
+    assert_eq!(mask(&rules, text).as_deref(), Some(expected), "{text}");
+    for (split, _) in text.char_indices() {
+        let pieces = pieces(&rules, &[&text[..split], &text[split..]]);
+        assert_eq!(pieces, expected, "split at {split}: {text}");
+    }
+    let single: Vec<_> = text.split_inclusive(|_| true).collect();
+    assert_eq!(pieces(&rules, &single), expected, "by character: {text}");
+}
+
+#[test]
+fn a_key_is_masked_whatever_its_lines_stand_in() {
+    let numbered = |separator: &'static str| move |number: usize, line: &str| format!("{number:>4}{separator}{line}\n");
+    type Decorate = Box<dyn Fn(usize, &str) -> String>;
+    let decorations: [(&str, Decorate); 16] = [
+        ("", Box::new(|_, line| format!("{line}\n"))),
+        ("", Box::new(|_, line| format!("{line}\r\n\r\n"))),
+        ("> ", Box::new(|_, line| format!("> {line}\n"))),
+        ("> > ", Box::new(|_, line| format!("> > {line}\n"))),
+        ("# ", Box::new(|_, line| format!("# {line}\n"))),
+        ("  // ", Box::new(|_, line| format!("  // {line}\n"))),
+        ("+", Box::new(|_, line| format!("+{line}\n"))),
+        ("| ", Box::new(|_, line| format!("| {line} |\n"))),
+        ("'", Box::new(|_, line| format!("'{line}\\n' +\n"))),
+        ("  '", Box::new(|_, line| format!("  '{line}',\n"))),
+        ("\"", Box::new(|_, line| format!("\"{line}\\n\"\n"))),
+        ("key += `", Box::new(|_, line| format!("key += `{line}`;\n"))),
+        ("   0→", Box::new(numbered("→"))),
+        ("   0|", Box::new(numbered("|"))),
+        ("   0\t", Box::new(numbered("\t"))),
+        ("   0: ", Box::new(numbered(": "))),
+    ];
+    for (prefix, decorate) in decorations {
+        let key: String = key_lines()
+            .iter()
+            .enumerate()
+            .map(|(number, line)| decorate(number, line))
+            .collect();
+        let (_, behind) = key.rsplit_once("-----").unwrap();
+        assert_key_is_masked(
+            &format!("See:\n{key}and so on, it is said.\n"),
+            &format!("See:\n{prefix}[redacted:private-key]{behind}and so on, it is said.\n"),
+        );
+    }
+}
+
+#[test]
+fn headers_and_notes_do_not_end_a_key() {
+    let key = key_lines();
+    for (at, line) in [
+        (
+            1,
+            "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0123456789ABCDEF0123456789ABCDEF\n",
+        ),
+        (1, "Version: GnuPG v2\nComment: see https://gnupg.org for more\n"),
+        (3, "... [12 lines left out] ..."),
+        (3, "[…]"),
+    ] {
+        let mut lines = key.clone();
+        lines.insert(at, line.to_owned());
+        assert_key_is_masked(&format!("{}!", lines.join("\n")), "[redacted:private-key]!");
+    }
+}
+
+#[test]
+fn a_key_that_is_cut_off_ends_with_what_is_no_key() {
+    let cut = key_lines()[..4].join("\n");
+    for behind in [
+        "That is the first half of it.\n",
+        "fn main() { println!(); }\n",
+        "日本語 é is no key\n",
+    ] {
+        assert_key_is_masked(
+            &format!("{cut}\n\n{behind}Qw== stays"),
+            &format!("[redacted:private-key]{behind}Qw== stays"),
+        );
+    }
+    // One short line may be the end of the key, a second one is not.
+    assert_key_is_masked(&format!("{cut}\nQw==\nend\nfi\n"), "[redacted:private-key]end\nfi\n");
+    // A secret right behind it is one for itself.
+    assert_key_is_masked(
+        &format!("{cut}\nand password=hunter2 too"),
+        "[redacted:private-key]and password=[redacted:secret] too",
+    );
+    assert_key_is_masked(
+        &format!("{cut}\n-----END RSA PRIV\nand more to say"),
+        "[redacted:private-key]\nand more to say",
+    );
+    // Two that are only spoken of.
+    assert_key_is_masked(
+        "`-----BEGIN PRIVATE KEY-----` or `-----BEGIN EC PRIVATE KEY-----` it is",
+        "`[redacted:private-key]` or `[redacted:private-key]` it is",
+    );
+}
+
+#[test]
+fn a_line_that_is_long_is_not_held_for_ever() {
+    let rules = rules();
+    let words = "not a key ".repeat(1000);
+    let text = format!("-----BEGIN PRIVATE KEY-----{words}");
+    for size in [1, 100, 4095, 30_000] {
+        let split: Vec<_> = text
+            .as_bytes()
+            .chunks(size)
+            .map(|piece| std::str::from_utf8(piece).unwrap())
+            .collect();
+        assert_eq!(
+            pieces(&rules, &split),
+            format!("[redacted:private-key]{words}"),
+            "in pieces of {size}"
+        );
+    }
 }
 
 #[test]
