@@ -44,20 +44,22 @@ impl Router {
             What::Response { hold: Some(hold), .. } => self.end_holds(index, inbound.ticket, vec![hold]),
             What::Response {
                 behalf: Some(ticket), ..
-            } => self.keeps_holding(index, ticket),
-            What::Request { .. } | What::Notification { .. } => self.keeps_holding(index, inbound.ticket),
+            } => self.keeps_holding(index, ticket, inbound.ticket),
+            What::Request { .. } | What::Notification { .. } => {
+                self.keeps_holding(index, inbound.ticket, inbound.ticket)
+            }
             _ => {}
         }
     }
 
-    /// The proxy had its turn with something and still holds it.
-    fn keeps_holding(&mut self, index: usize, ticket: Ticket) {
+    /// The proxy had its turn with a delivery, and still has the ticket that this belongs to.
+    fn keeps_holding(&mut self, index: usize, ticket: Ticket, origin: Ticket) {
         let Some(owned) = self.proxies[index].tickets.get_mut(&ticket) else {
             return;
         };
         let mut fresh = Vec::new();
         for hold in &mut owned.holds {
-            if !std::mem::replace(&mut hold.turned, true) {
+            if hold.origin == origin && !std::mem::replace(&mut hold.turned, true) {
                 fresh.push(hold.clone());
             }
         }

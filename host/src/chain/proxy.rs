@@ -92,6 +92,8 @@ pub(super) struct Hold {
     pub(super) lane: Lane,
     /// It is not in front of its lane, but keeps a place in it for an answer.
     pub(super) place: bool,
+    /// The ticket of the delivery that holds: a request, a notification, or the response to a request of the proxy's own.
+    pub(super) origin: Ticket,
     /// The proxy has had its turn with what holds: what comes now waits for the proxy itself, not for its inbox.
     pub(super) turned: bool,
 }

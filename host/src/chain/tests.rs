@@ -72,6 +72,7 @@ impl Bench {
         bench.agent(json!({"id": ids[0], "result": {"protocolVersion": 1}}));
         bench.pass_all();
         assert_eq!(bench.at_client().len(), 1);
+        assert!(matches!(bench.router.next_effect(), Some(Effect::InitializeSent)));
         bench
     }
 

@@ -64,6 +64,7 @@ impl Router {
                 direction,
                 lane,
                 place: false,
+                origin: ticket,
                 turned: false,
             }],
         };
@@ -110,6 +111,7 @@ impl Router {
             direction,
             lane,
             place: false,
+            origin: ticket,
             turned: false,
         };
         let mut hold = None;
