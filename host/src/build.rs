@@ -26,7 +26,7 @@ pub struct Options {
     pub directories: Vec<PathBuf>,
     /// Where the components go; none: `proxies` in the workspace's target directory.
     pub out: Option<PathBuf>,
-    /// The compiler for guests; none: cargo's own.
+    /// The compiler for guests: a path as seen from the current directory, or a name that is looked up in `PATH`; none: cargo's own.
     pub rustc: Option<PathBuf>,
     /// Whether cargo's progress goes to standard error. Otherwise what it says is only shown when it fails.
     pub progress: bool,
@@ -63,9 +63,15 @@ pub fn build(options: &Options) -> anyhow::Result<Vec<Built>> {
             );
         }
     }
+    // Cargo and the compiler run in the directories of the workspaces.
+    let rustc = options.rustc.as_deref().map(toolchain::named_here).transpose()?;
+    let options = Options {
+        rustc,
+        ..options.clone()
+    };
     let mut built = Vec::new();
     for workspace in &workspaces {
-        built.extend(build_workspace(workspace, options)?);
+        built.extend(build_workspace(workspace, &options)?);
     }
     Ok(built)
 }

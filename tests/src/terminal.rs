@@ -13,25 +13,37 @@ use std::thread;
 /// How many pieces of what is shown are read ahead of the test.
 const AHEAD: usize = 16;
 
-/// Runs the command under test on a terminal, types an answer whenever the text before it has been shown, and returns the
-/// exit status and all that was shown. A terminal shows what is typed as well, and ends lines with `\r\n`.
-pub fn run(arguments: &[impl AsRef<OsStr>], answers: &[(&str, &str)]) -> (Option<i32>, String) {
+/// A terminal of the test's own, and the end of it for a command's standard input or output.
+pub fn open() -> (File, Stdio) {
+    let (terminal, name) = new();
+    let other = open_other(&name);
+    (terminal, other)
+}
+
+fn new() -> (File, String) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("there are terminals");
     grantpt(&terminal).expect("a terminal can be granted");
     unlockpt(&terminal).expect("a terminal can be unlocked");
     let name = ptsname(&terminal, Vec::new()).expect("a terminal has a name");
-    let name = name.to_str().expect("its name is text");
-    let open = || {
-        let file = OpenOptions::new().read(true).write(true).open(name);
-        Stdio::from(file.expect("a terminal can be opened"))
-    };
+    (File::from(terminal), name.into_string().expect("its name is text"))
+}
+
+fn open_other(name: &str) -> Stdio {
+    let file = OpenOptions::new().read(true).write(true).open(name);
+    Stdio::from(file.expect("a terminal can be opened"))
+}
+
+/// Runs the command under test on a terminal, types an answer whenever the text before it has been shown, and returns the
+/// exit status and all that was shown. A terminal shows what is typed as well, and ends lines with `\r\n`.
+pub fn run(arguments: &[impl AsRef<OsStr>], answers: &[(&str, &str)]) -> (Option<i32>, String) {
+    let (mut terminal, name) = new();
+    let open = || open_other(&name);
     let mut command = command(arguments);
     command.env("NO_COLOR", "1").stdin(open()).stdout(open()).stderr(open());
     let mut child = command.spawn().expect("the command can be started");
     // The test keeps no end of the terminal that would keep it open.
     drop(command);
 
-    let mut terminal = File::from(terminal);
     let mut screen = terminal.try_clone().expect("a file can be cloned");
     let (sender, pieces) = mpsc::sync_channel(AHEAD);
     thread::spawn(move || {

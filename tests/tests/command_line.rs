@@ -1,8 +1,10 @@
 //! The command line without a chain: help, completions, exit statuses, and one clear sentence for each mistake.
 
 use consort_tests::Directory;
-use consort_tests::command::{Outcome, run, run_with_input};
+use consort_tests::command::{Outcome, command, finish, run, run_with_input};
 use serde_json::Value;
+use std::fs;
+use std::process::Command;
 
 /// Asserts that a command failed with this status and one sentence that contains all of the words.
 #[track_caller]
@@ -180,4 +182,28 @@ fn a_compiler_without_the_target_is_named() {
         "echo".as_ref(),
     ]);
     assert_complaint(&outcome, 1, &["wasm32-wasip2", "--rustc"]);
+}
+
+#[test]
+fn a_compiler_is_found_from_the_current_directory() {
+    let directory = Directory::new();
+    fs::create_dir(directory.path().join("guest")).unwrap();
+    directory.file(
+        "guest/Cargo.toml",
+        "[package]\nname = \"guest\"\nversion = \"0.1.0\"\n[lib]\ncrate-type = [\"cdylib\"]\npath = \"lib.rs\"\n[workspace]\n",
+    );
+    directory.file("guest/lib.rs", "");
+    // Written by another process: a program that anyone has open for writing cannot be started.
+    let script = "printf '#!/bin/sh\\necho /no/libraries\\n' > rustc && chmod +x rustc";
+    let written = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(directory.path())
+        .status();
+    assert!(written.unwrap().success());
+    for name in ["./rustc", "guest/../rustc"] {
+        let mut command = command(&["build", "guest", "--rustc", name]);
+        command.current_dir(directory.path());
+        // It was started, since it is known what it lacks.
+        assert_complaint(&finish(command, b""), 1, &["no target wasm32-wasip2", "/rustc"]);
+    }
 }

@@ -1,16 +1,17 @@
 //! `consort run` without proxies: an agent behind it, a client in front of it, and what stands between is not seen.
 
-use consort_tests::command::{command, run_with_input};
+use consort_tests::command::{command, run_with_input, wait, wait_until_gone};
 use consort_tests::session::{begin, chunk, prompt};
 use consort_tests::transcript::Transcript;
 use consort_tests::{AgentListener, Client, Directory, terminal};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const NONE: [&str; 0] = [];
 
@@ -46,23 +47,42 @@ fn a_signal_ends_the_chain_and_an_agent_that_stays() {
         let pid = Pid::from_raw(i32::try_from(client.pid()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
         assert_eq!(client.wait().code(), Some(status));
-        assert_gone(agent.pid());
+        wait_until_gone(agent.pid());
     }
 }
 
-/// Waits until a process is not there any more.
-fn assert_gone(pid: u32) {
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    let begun = Instant::now();
-    while test_kill_process(pid).is_ok() {
-        // What nobody has waited for yet is gone as well.
-        let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-        if status.is_ok_and(|status| status.contains(") Z ")) {
-            return;
-        }
-        assert!(begun.elapsed() < consort_tests::PATIENCE, "the agent is still there");
-        thread::sleep(Duration::from_millis(5));
-    }
+#[test]
+fn a_signal_ends_what_waits_for_a_terminal_that_is_not_read() {
+    let listener = AgentListener::new();
+    let (terminal, output) = terminal::open();
+    let mut arguments: Vec<OsString> = vec!["run".into(), "--".into()];
+    arguments.extend(listener.command());
+    let mut process = command(&arguments);
+    process.stdin(Stdio::piped()).stdout(output);
+    let mut child = process.spawn().unwrap();
+    drop(process);
+    let mut input = child.stdin.take().unwrap();
+    use std::io::Write;
+    writeln!(
+        input,
+        r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":1}}}}"#
+    )
+    .unwrap();
+    let mut agent = listener.accept();
+    let initialize = agent.expect();
+    // More than fits into the terminal, less than fits into it and what stands before it: the chain can end.
+    agent.answer(
+        &initialize,
+        &json!({"protocolVersion": 1, "_meta": {"x": "x".repeat(115 << 10)}}),
+    );
+    drop(input);
+    agent.expect_end();
+    wait_until_gone(agent.pid());
+    // Whether or not the chain has ended in the meantime, the signal ends the command; this makes it likely that it has.
+    thread::sleep(Duration::from_millis(300));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(wait(&mut child).code(), Some(143));
+    drop(terminal);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use anyhow::{Context, anyhow, bail};
 use std::env;
 use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// The target of guests: its linker makes components.
@@ -63,6 +63,15 @@ pub(super) fn not_started(error: io::Error) -> anyhow::Error {
             anyhow!("cargo is not installed; proxies are built with it: see https://rustup.rs")
         }
         _ => anyhow!("cannot start cargo: {error}"),
+    }
+}
+
+/// A program as it is named in the current directory, for use in any other one. A name without a slash is looked up in `PATH` and
+/// stays; links stay too, since rustup's programs go by the names that they are called by.
+pub(super) fn named_here(program: &Path) -> anyhow::Result<PathBuf> {
+    match program.as_os_str().as_encoded_bytes().contains(&b'/') {
+        true => path::absolute(program).with_context(|| format!("cannot find the program {}", program.display())),
+        false => Ok(program.to_owned()),
     }
 }
 

@@ -17,6 +17,9 @@ use tokio::signal::unix::{SignalKind, signal};
 /// proxy be moved out of the way of others.
 const WORKERS: usize = 2;
 
+/// How long whoever reads standard output may take for the end of it: at most 128 KiB.
+const LAST_WRITE: Duration = Duration::from_secs(10);
+
 /// How long what is left in the background may take to stop once the command is done.
 pub(super) const SHUTDOWN: Duration = Duration::from_secs(1);
 
@@ -60,11 +63,14 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<u8> {
     let options = chain.connection(agent);
     let status = runtime.block_on(async {
         let (streams, finish) = stdio::open()?;
+        let served = async {
+            let ending = connection::serve(options, streams).await;
+            let written = finish.wait(LAST_WRITE).await;
+            let status = ending.map(|ending| ending_status(&ending))?;
+            written.map(|()| status)
+        };
         tokio::select! {
-            outcome = connection::serve(options, streams) => {
-                finish.wait();
-                outcome.map(|ending| ending_status(&ending))
-            }
+            status = served => status,
             status = ended_by_signal() => status,
         }
     });

@@ -6,18 +6,20 @@
 //! blocking thread.
 
 use crate::connection::ClientStreams;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream as BlockingUnixStream;
 use std::pin::Pin;
-use std::thread::{self, JoinHandle};
+use std::thread;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 /// What a blocking thread reads or writes at a time, and what waits between it and the chain, in bytes.
 const BUFFER: usize = 64 * 1024;
@@ -25,16 +27,21 @@ const BUFFER: usize = 64 * 1024;
 type Input = Pin<Box<dyn AsyncRead + Send>>;
 type Output = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// The thread that writes standard output, where there is one.
-pub(super) struct Finish(Option<JoinHandle<()>>);
+/// The end of the thread that writes standard output, where there is one.
+pub(super) struct Finish(Option<oneshot::Receiver<()>>);
 
 impl Finish {
     /// Waits until everything is written. The output must have been dropped.
-    pub(super) fn wait(self) {
-        if let Some(thread) = self.0
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that writes standard output has panicked");
+    ///
+    /// # Errors
+    ///
+    /// When it takes longer than `limit`, since nobody reads: what is left is lost then.
+    pub(super) async fn wait(self, limit: Duration) -> anyhow::Result<()> {
+        let Some(written) = self.0 else { return Ok(()) };
+        match tokio::time::timeout(limit, written).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => bail!("the thread that writes standard output has panicked"),
+            Err(_) => bail!("nobody reads standard output any more, so the end of it is lost"),
         }
     }
 }
@@ -49,10 +56,7 @@ pub(super) fn open() -> anyhow::Result<(ClientStreams, Finish)> {
     let stdout = io::stdout();
     let (output, finish) = match output_without_thread(stdout.as_fd()) {
         Some(output) => (output, Finish(None)),
-        None => {
-            let (output, thread) = write_by_thread(copy(stdout.as_fd())?)?;
-            (output, Finish(Some(thread)))
-        }
+        None => write_by_thread(copy(stdout.as_fd())?)?,
     };
     Ok((ClientStreams { input, output }, finish))
 }
@@ -145,10 +149,12 @@ fn read_by_thread(mut file: File) -> anyhow::Result<Input> {
     Ok(Box::pin(receiver))
 }
 
-fn write_by_thread(mut file: File) -> anyhow::Result<(Output, JoinHandle<()>)> {
+fn write_by_thread(mut file: File) -> anyhow::Result<(Output, Finish)> {
     let (sender, mut receiver): (DuplexStream, DuplexStream) = tokio::io::duplex(BUFFER);
+    let (written, finish) = oneshot::channel();
     let runtime = Handle::current();
-    let thread = thread::Builder::new()
+    // Not joined, as a write may never end.
+    thread::Builder::new()
         .name("stdout".into())
         .spawn(move || {
             let mut buffer = vec![0; BUFFER];
@@ -159,7 +165,44 @@ fn write_by_thread(mut file: File) -> anyhow::Result<(Output, JoinHandle<()>)> {
                     break;
                 }
             }
+            // Nobody may wait for it.
+            let _ = written.send(());
         })
         .context("cannot start a thread that writes standard output")?;
-    Ok((Box::pin(sender), thread))
+    Ok((Box::pin(sender), Finish(Some(finish))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::OwnedFd;
+
+    /// More than fits into a pipe, less than fits into it and what stands before it.
+    const LENGTH: usize = 2 * BUFFER + BUFFER / 2;
+
+    #[tokio::test]
+    async fn what_is_read_is_written_to_its_end() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let (mut output, finish) = write_by_thread(File::from(OwnedFd::from(writer))).unwrap();
+        output.write_all(&vec![b'x'; LENGTH]).await.unwrap();
+        drop(output);
+        let reading = thread::spawn(move || {
+            let mut text = Vec::new();
+            reader.read_to_end(&mut text).unwrap();
+            text.len()
+        });
+        finish.wait(Duration::from_secs(60)).await.unwrap();
+        assert_eq!(reading.join().unwrap(), LENGTH);
+    }
+
+    #[tokio::test]
+    async fn what_nobody_reads_is_not_waited_for_for_ever() {
+        let (reader, writer) = io::pipe().unwrap();
+        let (mut output, finish) = write_by_thread(File::from(OwnedFd::from(writer))).unwrap();
+        output.write_all(&vec![b'x'; LENGTH]).await.unwrap();
+        drop(output);
+        let error = finish.wait(Duration::from_millis(1)).await.unwrap_err();
+        assert!(error.to_string().contains("standard output"), "{error}");
+        drop(reader);
+    }
 }
