@@ -25,3 +25,16 @@ pub struct AgentCommand {
     /// The working directory; Consort's own if none.
     pub directory: Option<PathBuf>,
 }
+
+impl AgentCommand {
+    /// A program without arguments or settings.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self {
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            inherit: Vec::new(),
+            directory: None,
+        }
+    }
+}

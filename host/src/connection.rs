@@ -10,6 +10,7 @@ mod timers;
 use crate::agent::AgentCommand;
 use crate::tap::OptionalTap;
 use anyhow::Context as _;
+use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
@@ -66,13 +67,34 @@ pub struct Ending {
 ///
 /// # Errors
 ///
-/// When WebAssembly cannot run on this machine. What goes wrong later is answered on the wire and told in [`Ending`].
+/// When the connection's task fails. What goes wrong otherwise is answered on the wire and told in [`Ending`].
 pub async fn serve(options: ConnectionOptions, client: ClientStreams) -> anyhow::Result<Ending> {
-    // A task of its own runs on the thread that waits for input, which saves a change of threads for each message.
+    apart(async { driver::Driver::new(options, client).await.run().await }).await
+}
+
+/// Serves one client with nothing but the reason why there is no chain: editors show the answer to `initialize`, but not what
+/// a program wrote before it ended.
+///
+/// # Errors
+///
+/// When the connection's task fails.
+pub async fn serve_failure(sentence: String, client: ClientStreams) -> anyhow::Result<Ending> {
+    let options = ConnectionOptions {
+        proxies: Vec::new(),
+        agent: AgentCommand::new("none"),
+        grace: Duration::ZERO,
+        tap: None,
+        progress: false,
+    };
+    apart(driver::Driver::with(options, client, Vec::new(), Some(sentence)).run()).await
+}
+
+/// A task of its own runs on the thread that waits for input, which saves a change of threads for each message.
+async fn apart(connection: impl Future<Output = Ending> + Send + 'static) -> anyhow::Result<Ending> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(async { driver::Driver::new(options, client).await?.run().await });
+    tasks.spawn(connection);
     match tasks.join_next().await {
-        Some(ending) => ending.context("the connection's task ended early")?,
+        Some(ending) => ending.context("the connection's task ended early"),
         None => Ok(Ending::default()),
     }
 }

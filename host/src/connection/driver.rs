@@ -88,6 +88,8 @@ pub(super) struct Driver {
     events: mpsc::Receiver<Event>,
     send_event: mpsc::Sender<Event>,
     running: usize,
+    /// Why no chain could be made.
+    broken: Option<String>,
     ending: Ending,
 }
 
@@ -105,17 +107,24 @@ enum Woken {
 
 impl Driver {
     /// Loads the proxies. One that cannot be loaded makes every `initialize` fail with the reason.
-    pub(super) async fn new(options: ConnectionOptions, client: ClientStreams) -> anyhow::Result<Self> {
-        let mut ending = Ending::default();
-        let started = match load::start_all(&options.proxies, options.progress).await {
-            Ok(started) => started,
+    pub(super) async fn new(options: ConnectionOptions, client: ClientStreams) -> Self {
+        match load::start_all(&options.proxies, options.progress).await {
+            Ok(started) => Self::with(options, client, started, None),
             Err(error) => {
                 let sentence = format!("{error:#}");
                 tracing::error!("{sentence}");
-                ending.failure = Some(sentence);
-                Vec::new()
+                Self::with(options, client, Vec::new(), Some(sentence))
             }
-        };
+        }
+    }
+
+    /// A connection with these proxies, or one that only tells why there is none.
+    pub(super) fn with(
+        options: ConnectionOptions,
+        client: ClientStreams,
+        started: Vec<Started>,
+        broken: Option<String>,
+    ) -> Self {
         let mut setups = Vec::new();
         let mut slots = Vec::new();
         for Started {
@@ -138,7 +147,11 @@ impl Driver {
         }
         // Each proxy has at most one turn under way; reads and sleeps wait for room.
         let (send_event, events) = mpsc::channel(slots.len() + 64);
-        Ok(Self {
+        let ending = Ending {
+            failure: broken.clone(),
+            agent_missing: false,
+        };
+        Self {
             router: Router::new(setups, options.tap.clone()),
             options,
             slots,
@@ -157,12 +170,13 @@ impl Driver {
             events,
             send_event,
             running: 0,
+            broken,
             ending,
-        })
+        }
     }
 
     /// Runs until the end.
-    pub(super) async fn run(mut self) -> anyhow::Result<Ending> {
+    pub(super) async fn run(mut self) -> Ending {
         loop {
             self.work().await;
             if !self.client_open && self.is_done() {
@@ -204,7 +218,7 @@ impl Driver {
             }
         }
         self.finish().await;
-        Ok(self.ending)
+        self.ending
     }
 
     fn is_done(&mut self) -> bool {
@@ -306,12 +320,8 @@ impl Driver {
     }
 
     fn start_agent(&mut self) {
-        if let Some(sentence) = &self.ending.failure
-            && !self.ending.agent_missing
-            && self.slots.len() != self.options.proxies.len()
-        {
-            let error = error_text(-32603, sentence, None);
-            return self.router.agent_started(Err(error));
+        if let Some(sentence) = &self.broken {
+            return self.router.agent_started(Err(error_text(-32603, sentence, None)));
         }
         match Agent::start(&self.options.agent) {
             Ok(agent) => {
