@@ -85,15 +85,18 @@ impl Fault {
         }
     }
 
-    /// The sentence for a person: proxy, phase and cause.
+    /// The sentence for a person: proxy, phase and cause, on one line whatever a proxy said.
     pub fn sentence(&self, proxy: &str) -> String {
-        let cause = crate::log::printable(&self.cause);
-        format!(
-            "proxy `{proxy}` failed in {} ({}): {}",
-            self.phase.name(),
-            self.class.name(),
-            cause
-        )
+        let what = match self.phase {
+            Phase::Load => "cannot be loaded",
+            Phase::Start => "did not start",
+            Phase::Receive => "failed",
+        };
+        let class = match self.class {
+            Class::Load => String::new(),
+            class => format!(" ({})", class.name()),
+        };
+        format!("proxy `{proxy}` {what}{class}: {}", crate::log::printable(&self.cause))
     }
 }
 

@@ -57,6 +57,8 @@ pub(super) async fn start_all(proxies: &[ProxyOptions], progress: bool) -> anyho
             let begun = Instant::now();
             if progress {
                 eprintln!("consort: compiling proxies (kept for the next time) …");
+            } else {
+                tracing::info!("compiling proxies (kept for the next time)");
             }
             let loaded = loads.await?;
             if progress {
