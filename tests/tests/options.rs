@@ -1,8 +1,8 @@
 //! What `run` and `prompt` are told to put into the chain, seen from what comes out of it.
 
-use consort_tests::Directory;
-use consort_tests::command::{Outcome, run};
+use consort_tests::command::{Outcome, command, finish, run};
 use consort_tests::guests::{guest, proxy};
+use consort_tests::{Directory, consort};
 use std::ffi::OsStr;
 use std::fs;
 
@@ -97,6 +97,43 @@ fn a_proxy_gets_its_configuration_from_flags_and_from_the_file() {
         assert_eq!(outcome.status, Some(0), "{outcome:?}");
         assert!(outcome.output.contains("Remember the milk."), "{outcome:?}");
     }
+}
+
+#[test]
+fn a_leading_tilde_is_the_home_directory() {
+    let home = Directory::new();
+    for folder in ["bin", "proxies", "project"] {
+        fs::create_dir(home.path().join(folder)).unwrap();
+    }
+    fs::copy(guest("arrow"), home.path().join("proxies/arrow.wasm")).unwrap();
+    fs::copy(proxy("context"), home.path().join("context.wasm")).unwrap();
+    std::os::unix::fs::symlink(consort(), home.path().join("bin/agent")).unwrap();
+    home.file("project/NOTES.md", "Remember the milk.");
+    home.file("context.json", r#"{"files": ["NOTES.md"]}"#);
+    home.file(
+        "consort.toml",
+        "[agent]\ncommand = \"~/bin/agent\"\nargs = [\"demo-agent\"]\ncwd = \"~/project\"\n\
+         [[proxies]]\nfile = \"~/proxies/arrow.wasm\"\n",
+    );
+    let prompt = |options: &[&str]| {
+        let mut command = command(&[&["prompt"], options, &["Hello"]].concat());
+        command.env("HOME", home.path());
+        finish(command, b"")
+    };
+    let outcome = prompt(&["--config", "~/consort.toml"]);
+    assert_arrows(&outcome, 1);
+    assert!(!outcome.error.contains("demo agent answers"), "{outcome:?}");
+    assert_arrows(&prompt(&["--proxy=~/proxies/arrow.wasm", "--proxies", "~/proxies"]), 2);
+    let configured = [
+        "--cwd",
+        "~/project",
+        "--proxy",
+        "~/context.wasm",
+        "--proxy-config",
+        "context=@~/context.json",
+    ];
+    let outcome = prompt(&configured);
+    assert!(outcome.output.contains("Remember the milk."), "{outcome:?}");
 }
 
 #[test]
