@@ -100,6 +100,28 @@ fn a_proxy_gets_its_configuration_from_flags_and_from_the_file() {
 }
 
 #[test]
+fn the_help_s_example_of_a_configuration_is_one() {
+    let help = run(&["run", "--help"]).output;
+    let example = help
+        .split_once("--proxy-config '")
+        .and_then(|(_, rest)| rest.split_once('\''));
+    let (configuration, _) = example.unwrap_or_else(|| panic!("there is no example: {help}"));
+    let outcome = run(&[
+        "prompt".as_ref(),
+        "--proxy".as_ref(),
+        proxy("redact").as_os_str(),
+        "--proxy-config".as_ref(),
+        configuration.as_ref(),
+        "The customer is ACME-17.".as_ref(),
+    ]);
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    assert!(
+        outcome.output.contains("The customer is [redacted:acme]."),
+        "{outcome:?}"
+    );
+}
+
+#[test]
 fn a_leading_tilde_is_the_home_directory() {
     let home = Directory::new();
     for folder in ["bin", "proxies", "project"] {

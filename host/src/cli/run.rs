@@ -46,7 +46,8 @@ Examples:
   consort run -- claude-agent-acp
   consort run --proxy context.wasm --proxy redact.wasm -- npx -y some-agent --acp
   consort run --proxies ~/proxies --env 'OPENAI_*' --env MODE=fast -- my-agent
-  consort run --proxy redact.wasm --proxy-config 'redact={\"patterns\":[\"ACME-[0-9]+\"]}' -- my-agent
+  consort run --proxy redact.wasm \\
+    --proxy-config 'redact={\"patterns\":{\"acme\":\"ACME-[0-9]+\"}}' -- my-agent
   consort run                        with agent and proxies from ~/.config/consort/consort.toml")]
 pub(super) struct Arguments {
     #[command(flatten)]
