@@ -40,11 +40,12 @@ fn proxies_come_from_files_and_folders() {
 }
 
 #[test]
-fn an_empty_folder_of_proxies_is_no_failure_but_is_told() {
+fn an_empty_folder_of_proxies_is_a_failure() {
     let directory = Directory::new();
     let outcome = prompt(&["--proxies".as_ref(), directory.path().as_os_str()]);
-    assert_arrows(&outcome, 0);
-    assert!(outcome.error.contains("no proxies"), "{outcome:?}");
+    assert_eq!(outcome.status, Some(1), "{outcome:?}");
+    assert_eq!(outcome.output, "", "nothing reached an agent");
+    assert!(outcome.error.starts_with("consort: no proxies: "), "{outcome:?}");
 }
 
 #[test]

@@ -229,7 +229,11 @@ fn components_of(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     }
     files.sort();
     if files.is_empty() {
-        tracing::warn!("no proxies: {} has no *.wasm file", directory.display());
+        // To go on without would be to hand on what a proxy should have kept back.
+        bail!(
+            "no proxies: {} has no *.wasm file; name another directory, or leave --proxies out",
+            directory.display()
+        );
     }
     Ok(files)
 }
