@@ -34,7 +34,7 @@ The answer goes to standard output; thoughts, tool calls, plans and questions go
 terminal would obey are left out; --json passes everything as it came.
 
 The first word after the options is the prompt and what follows is the agent: to name an agent and pipe the prompt, \
-write `-` for it. Standard input is only read if the prompt is `-` or left out. Without any agent, the demo agent \
+write `-` for it. Standard input is only read if the prompt is `-`, or left out where something is piped in. Without any agent, the demo agent \
 answers.
 
 Permissions are asked for on the terminal. Where there is none they are rejected, unless --yes is given. Ctrl-C cancels \
@@ -64,7 +64,7 @@ pub(super) struct Arguments {
     /// Print each update as a line of JSON, and the result of the prompt as the last one
     #[arg(long)]
     json: bool,
-    /// The prompt; `-` reads it from standard input, as does leaving it out
+    /// The prompt; `-` reads it from standard input, as does leaving it out unless that is a terminal
     #[arg(value_name = "TEXT")]
     text: Option<String>,
     /// The agent's command and its arguments
