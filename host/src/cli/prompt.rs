@@ -11,6 +11,7 @@ use crate::connection::{self, ClientStreams, ConnectionOptions, Ending};
 use anyhow::{Context, bail};
 use clap::{Args, ValueHint};
 pub(super) use question::Policy;
+use serde_json::Value;
 pub(super) use show::Audience;
 
 use client::{ChainEnded, Client};
@@ -188,7 +189,7 @@ pub(super) async fn converse(options: ConnectionOptions, request: Request) -> an
 /// The JSON-RPC error of a request, for a person.
 fn rpc_failure(method: &str, error: &agent_client_protocol_schema::v1::Error) -> anyhow::Error {
     let mut sentence = format!("{method} failed: {}", error.message);
-    if let Some(data) = &error.data {
+    if let Some(data) = error.data.as_ref().filter(|data| !is_told(data, &error.message)) {
         let details = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
         sentence.push_str(": ");
         sentence.push_str(&super::text::shortened(&details, 1000));
@@ -198,6 +199,20 @@ fn rpc_failure(method: &str, error: &agent_client_protocol_schema::v1::Error) ->
         sentence.push_str("; log in with the agent's own command first");
     }
     anyhow::anyhow!("{sentence} (code {code})")
+}
+
+/// Whether the data of an error says nothing that its message does not say: it is the same text, empty, or what Consort itself puts
+/// beside its sentences for programs.
+fn is_told(data: &Value, message: &str) -> bool {
+    match data {
+        Value::Null => true,
+        Value::String(text) => message.contains(text.trim()),
+        Value::Object(fields) => {
+            let has = |keys: &[&str]| keys.iter().all(|&key| fields.contains_key(key));
+            fields.is_empty() || has(&["agent", "stderr"]) || has(&["proxy", "phase", "class", "cause"])
+        }
+        _ => false,
+    }
 }
 
 /// ACP's code for "authentication required".
