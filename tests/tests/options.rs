@@ -160,6 +160,33 @@ fn a_leading_tilde_is_the_home_directory() {
 }
 
 #[test]
+fn a_bare_level_logs_what_consort_and_the_agent_say_and_not_the_libraries() {
+    let arrow = guest("arrow");
+    // What is compiled is what the compiler would tell of.
+    let cache = Directory::new();
+    let logged = |filter: &str| {
+        let mut command = command(&[
+            "prompt".as_ref(),
+            "--log".as_ref(),
+            filter.as_ref(),
+            "--proxy".as_ref(),
+            arrow.as_os_str(),
+            "Hello".as_ref(),
+            "sh".as_ref(),
+            "-c".as_ref(),
+            "echo said >&2".as_ref(),
+        ]);
+        command.env("XDG_CACHE_HOME", cache.path());
+        finish(command, b"").error
+    };
+    let bare = logged("debug");
+    assert!(bare.contains("INFO agent: "), "{bare}");
+    assert!(!bare.contains("wasmtime"), "{bare}");
+    let full = logged("wasmtime=debug");
+    assert!(full.contains("wasmtime"), "a full filter is taken as it is: {full}");
+}
+
+#[test]
 fn a_proxy_that_is_not_there_or_none_is_told_in_one_sentence() {
     let directory = Directory::new();
     let text = directory.file("text.wasm", "(component)");
