@@ -52,7 +52,7 @@ Examples:
   consort prompt \"Show me a /plan and a /tool\"
   consort prompt --proxy redact.wasm \"What does this project do?\" -- claude-agent-acp
   git diff | consort prompt --no - -- claude-agent-acp
-  consort prompt --json --yes \"Fix the tests\" | jq -r .update.sessionUpdate")]
+  consort prompt --json --yes \"Fix the tests\" | jq -r '.update.sessionUpdate // empty'")]
 pub(super) struct Arguments {
     #[command(flatten)]
     chain: ChainArguments,
