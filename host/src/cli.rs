@@ -15,12 +15,17 @@ mod stdio;
 mod text;
 
 use clap::{Args, Parser, Subcommand};
+use std::borrow::Cow;
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
 /// The sizes that help texts are wrapped to, in columns, on a terminal that is wider.
 const HELP_WIDTH: usize = 100;
+
+/// What Consort logs by itself, of its agents, and of its proxies.
+const OWN_TARGETS: [&str; 3] = ["consort", "agent", "proxy"];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,7 +53,7 @@ struct Cli {
 
 #[derive(Args, Debug)]
 struct LogArguments {
-    /// What to log to standard error: error, warn, info, debug, trace, off, or a list like `warn,consort=debug` [default: warn]
+    /// What to log to standard error: off, error, warn, info, debug or trace for Consort, the agent and the proxies, or a list like `warn,consort=debug` [default: warn]
     #[arg(long, global = true, value_name = "LEVEL", env = "CONSORT_LOG", hide_env_values = true, value_parser = log_filter)]
     log: Option<String>,
 }
@@ -99,11 +104,36 @@ pub fn main() -> ExitCode {
     ExitCode::from(exit::report(outcome))
 }
 
+/// The filter with a bare level taken for what a person means by it: the libraries say too much at the finer ones.
+fn own_level(filter: &str) -> Cow<'_, str> {
+    match filter.trim().parse::<LevelFilter>() {
+        Ok(level) if level > LevelFilter::WARN => {
+            let own = OWN_TARGETS.map(|target| format!(",{target}={level}")).concat();
+            Cow::Owned(format!("{}{own}", LevelFilter::WARN))
+        }
+        _ => Cow::Borrowed(filter),
+    }
+}
+
 fn start_log(filter: &str) {
-    let filter = EnvFilter::builder().parse_lossy(filter);
+    let filter = EnvFilter::builder().parse_lossy(own_level(filter));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(text::colour(std::io::stderr().is_terminal()))
         .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_level_is_that_of_consort_alone() {
+        assert_eq!(own_level("debug"), "warn,consort=debug,agent=debug,proxy=debug");
+        assert_eq!(own_level(" INFO"), "warn,consort=info,agent=info,proxy=info");
+        for filter in ["off", "error", "warn", "debug,wasmtime=off", "wasmtime=trace", ""] {
+            assert_eq!(own_level(filter), filter);
+        }
+    }
 }

@@ -44,6 +44,18 @@ pub fn user_file() -> Option<PathBuf> {
     Some(folder.join("consort").join("consort.toml"))
 }
 
+/// A path with the home directory in the place of a leading `~/`: editors start programs without a shell, which would do it.
+pub fn expand_home(path: PathBuf) -> PathBuf {
+    expand(path, env::var_os("HOME"))
+}
+
+fn expand(path: PathBuf, home: Option<OsString>) -> PathBuf {
+    match (path.strip_prefix("~"), home) {
+        (Ok(rest), Some(home)) if !rest.as_os_str().is_empty() && !home.is_empty() => Path::new(&home).join(rest),
+        _ => path,
+    }
+}
+
 /// A proxy's name: its file's name without the ending, with a number behind it if `taken` says so.
 pub fn name_of(file: &Path, taken: impl Fn(&str) -> bool) -> String {
     let stem = file
@@ -75,7 +87,8 @@ impl Configuration {
         Self::parse(&text, file)
     }
 
-    /// The same for text that was read from `file`. Relative paths are relative to the file's folder.
+    /// The same for text that was read from `file`. Relative paths are relative to the file's folder,
+    /// and those that begin with `~/` to the home directory.
     ///
     /// # Errors
     ///
@@ -282,11 +295,12 @@ impl Reader<'_> {
         })
     }
 
-    /// A path of the file, relative to the file's folder.
+    /// A path of the file, relative to the file's folder or to the home directory.
     fn path(&self, text: &str) -> PathBuf {
+        let path = expand_home(text.into());
         match self.file.parent() {
-            Some(folder) => folder.join(text),
-            None => PathBuf::from(text),
+            Some(folder) => folder.join(path),
+            None => path,
         }
     }
 
@@ -463,6 +477,18 @@ mod tests {
     fn a_command_that_is_a_path_is_relative_to_the_file() {
         let agent = parse("[agent]\ncommand = \"bin/agent\"").unwrap().agent.unwrap();
         assert_eq!(agent.program, "/etc/consort/bin/agent");
+    }
+
+    #[test]
+    fn only_a_leading_tilde_and_slash_is_the_home_directory() {
+        let expanded = |text: &str| expand(text.into(), Some("/home/me".into()));
+        assert_eq!(expanded("~/a/b.wasm"), Path::new("/home/me/a/b.wasm"));
+        for path in ["a/~/b", "~you/a", "~", "/a", ""] {
+            assert_eq!(expanded(path), Path::new(path));
+        }
+        for home in [None, Some(OsString::new())] {
+            assert_eq!(expand("~/a".into(), home), Path::new("~/a"));
+        }
     }
 
     #[test]

@@ -252,6 +252,14 @@ fn errors_of_the_agent_are_told_in_one_sentence() {
 }
 
 #[test]
+fn why_an_agent_has_died_is_told_once() {
+    let outcome = run(&["prompt", "x", "--", "sh", "-c", "echo no key >&2; exit 3"]);
+    assert_eq!(outcome.status, Some(1), "{outcome:?}");
+    assert_eq!(outcome.error.matches("no key").count(), 1, "{outcome:?}");
+    assert!(!outcome.error.contains('{'), "no JSON: {outcome:?}");
+}
+
+#[test]
 fn a_missing_agent_is_named() {
     let outcome = run(&["prompt", "x", "--", "/nonexistent/agent"]);
     assert!(matches!(outcome.status, Some(1 | 127)), "{outcome:?}");

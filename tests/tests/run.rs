@@ -221,6 +221,55 @@ fn a_missing_agent_is_an_error_to_the_request_and_exit_status_127() {
 }
 
 #[test]
+fn what_keeps_a_chain_from_being_set_up_is_the_answer_to_initialize() {
+    let directory = Directory::new();
+    let unknown_key = directory.file("key.toml", "[agent]\ncomand = \"x\"\n");
+    let memory = directory.file("memory.toml", "[[proxies]]\nfile = \"a.wasm\"\nmemory = \"much\"\n");
+    let path = |file: &std::path::Path| file.to_str().unwrap().to_owned();
+    for (options, status, words) in [
+        (
+            vec!["--config".into(), path(&unknown_key)],
+            1,
+            "did you mean `command`?",
+        ),
+        (vec!["--config".into(), path(&memory)], 1, "`memory` must be a size"),
+        (
+            vec!["--config".into(), "/nonexistent/c.toml".into()],
+            1,
+            "/nonexistent/c.toml",
+        ),
+        (
+            vec!["--proxies".into(), "/nonexistent".into(), "agent".into()],
+            1,
+            "/nonexistent",
+        ),
+        (vec![], 2, "no agent to start"),
+    ] {
+        let mut arguments = vec!["run".to_owned()];
+        arguments.extend(options);
+        let mut client = Client::spawn(command(&arguments), Transcript::default());
+        client.send(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#);
+        let answer = client.expect();
+        assert_eq!(answer["id"], 1, "{answer}");
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains(words), "{answer}");
+        client.close_input();
+        client.expect_end();
+        assert_eq!(client.wait().code(), Some(status), "{answer}");
+        let said = client.standard_error();
+        assert!(said.contains(words), "{said}");
+        assert_eq!(said.lines().count(), 1, "it is told once: {said}");
+    }
+}
+
+#[test]
+fn what_keeps_a_chain_from_being_set_up_is_only_shown_on_a_terminal() {
+    let (status, shown) = terminal::run(&["run", "--no-config"], &[]);
+    assert_eq!(status, Some(2), "{shown}");
+    assert_eq!(shown.matches("no agent to start").count(), 1, "{shown}");
+}
+
+#[test]
 fn on_a_terminal_the_agent_gets_the_terminal() {
     let script = "test -t 0 && test -t 1 && echo \"log in: $1\" && read -r answer && echo \"<$answer>\"; exit 7";
     let (status, shown) = terminal::run(

@@ -5,6 +5,7 @@ use crate::agent::AgentCommand;
 use crate::config::{self, Configuration};
 use crate::connection::{ConnectionOptions, ProxyOptions};
 use anyhow::{Context, bail};
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use serde_json::value::RawValue;
 use std::ffi::{OsStr, OsString};
@@ -17,19 +18,24 @@ use std::{env, fs};
 /// How many seconds pending requests may go on after the end of the client's input; from the design.
 const DEFAULT_GRACE: u64 = 30;
 
+/// Paths of options, of which a shell expands `--proxy ~/x`, but not `--proxy=~/x`, and an editor neither.
+fn path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(config::expand_home)
+}
+
 #[derive(Args, Debug)]
 pub(super) struct ChainArguments {
     /// A proxy; may be given several times, the client's side first. Takes the place of the configured proxies
-    #[arg(long = "proxy", value_name = "FILE.wasm", value_hint = ValueHint::FilePath)]
+    #[arg(long = "proxy", value_name = "FILE.wasm", value_parser = path(), value_hint = ValueHint::FilePath)]
     proxies: Vec<PathBuf>,
     /// All *.wasm files of a directory in the order of their names, behind those of --proxy
-    #[arg(long = "proxies", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long = "proxies", value_name = "DIR", value_parser = path(), value_hint = ValueHint::DirPath)]
     directories: Vec<PathBuf>,
     /// What a proxy gets as its configuration: JSON, or a file that holds it. NAME is the file's name without `.wasm`
     #[arg(long = "proxy-config", value_name = "NAME=JSON|NAME=@FILE")]
     configurations: Vec<String>,
     /// The configuration file [default: ~/.config/consort/consort.toml, if it is there]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_parser = path(), value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
     /// Use no configuration file
     #[arg(long, conflicts_with = "config")]
@@ -38,7 +44,7 @@ pub(super) struct ChainArguments {
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = clap::value_parser!(OsString))]
     env: Vec<OsString>,
     /// The working directory of the agent [default: the current one]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_parser = path(), value_hint = ValueHint::DirPath)]
     pub(super) cwd: Option<PathBuf>,
     /// How long pending requests may go on when the client's input has ended [default: 30]
     #[arg(long, value_name = "SECONDS")]
@@ -223,7 +229,11 @@ fn components_of(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     }
     files.sort();
     if files.is_empty() {
-        tracing::warn!("no proxies: {} has no *.wasm file", directory.display());
+        // To go on without would be to hand on what a proxy should have kept back.
+        bail!(
+            "no proxies: {} has no *.wasm file; name another directory, or leave --proxies out",
+            directory.display()
+        );
     }
     Ok(files)
 }
@@ -249,7 +259,7 @@ fn configure(proxies: &mut [ProxyOptions], option: &str) -> anyhow::Result<()> {
         );
     };
     let text = match value.strip_prefix('@') {
-        Some(file) => fs::read_to_string(file)
+        Some(file) => fs::read_to_string(config::expand_home(file.into()))
             .with_context(|| format!("cannot read the configuration of proxy {name:?}, {file}"))?,
         None => value.to_owned(),
     };

@@ -1,6 +1,7 @@
 //! `consort demo`: the project's own proxies in front of the demo agent, and what each of them does to a prompt and to its answer.
 
 mod difference;
+mod next;
 mod record;
 mod view;
 
@@ -15,8 +16,9 @@ use record::Recorder;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use std::{env, fs, process};
+use std::{env, fs, process, thread};
 
 /// The proxies that are shown, client side first.
 const PROXIES: [&str; 2] = ["context", "redact"];
@@ -28,6 +30,9 @@ const INSTRUCTIONS: &str = "# Rules of this project\nAnswer in one sentence.\nNe
 /// this file for a leak.
 const TOKEN: &str = concat!("ghp", "_", "NotARealTokenNotARealTokenNotARealTo");
 
+/// Building for longer than this is told.
+const SHOW_AFTER: Duration = Duration::from_secs(1);
+
 /// How long the agent gets at the end; the demo agent ends at once.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -38,6 +43,8 @@ Works in the source tree that this program was built in. The first run compiles 
 pub(super) struct Arguments {}
 
 pub(super) fn run(_arguments: &Arguments) -> anyhow::Result<u8> {
+    let width = text::width();
+    exit::print(&view::introduction(width))?;
     let started = Instant::now();
     let built = build_proxies()?;
     let building = started.elapsed();
@@ -79,6 +86,7 @@ pub(super) fn run(_arguments: &Arguments) -> anyhow::Result<u8> {
         proxies: &built,
         record: recorder.take(),
         building,
+        width,
     };
     exit::print(&view.render())?;
     Ok(status)
@@ -98,14 +106,38 @@ fn build_proxies() -> anyhow::Result<Vec<Built>> {
             folder.display()
         );
     }
-    let built = build::build(&build::Options {
-        directories,
+    let options = |progress| build::Options {
+        directories: directories.clone(),
         out: None,
         rustc: env::var_os("CONSORT_GUEST_RUSTC").map(PathBuf::from),
-        progress: true,
+        progress,
+    };
+    // What has been built before is up to date as a rule, and cargo has nothing to say then. This is only a guess, since where
+    // cargo puts what it builds can be configured.
+    let results = folder.with_file_name("target").join("proxies");
+    let before = PROXIES
+        .iter()
+        .all(|name| results.join(format!("{name}.wasm")).is_file());
+    if before && let Ok(built) = build_quietly(&options(false)) {
+        return Ok(built);
+    }
+    // If that failed, cargo now tells why.
+    build::build(&options(true)).context("cannot build the proxies")
+}
+
+/// Builds with nothing but a line if it takes long.
+fn build_quietly(options: &build::Options) -> anyhow::Result<Vec<Built>> {
+    thread::scope(|scope| {
+        let (done, waiting) = mpsc::sync_channel::<()>(0);
+        scope.spawn(move || {
+            if waiting.recv_timeout(SHOW_AFTER) == Err(RecvTimeoutError::Timeout) {
+                exit::complain("building the proxies …");
+            }
+        });
+        let built = build::build(options);
+        drop(done);
+        built
     })
-    .context("cannot build the proxies")?;
-    Ok(built)
 }
 
 /// A temporary directory that is removed in the end.

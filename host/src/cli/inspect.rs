@@ -11,6 +11,9 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
+/// What stands for all interfaces of WASI that this host offers.
+const WASI: &str = "wasi 0.2 (empty here: no files, environment or network; clocks and random numbers)";
+
 /// Show what a component is, without running it: world, imports, size, digest, and what it wants
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -119,14 +122,14 @@ impl Report<'_> {
         row(
             "manifest",
             if self.description.manifest {
-                "there is one"
+                "there is one, which this version of Consort does not use"
             } else {
-                "none"
+                "none (optional: what a proxy would like to be allowed; this version of Consort does not use it)"
             },
         );
-        let mut list = |name: &str, items: &[Item], judged: bool| {
+        let mut list = |name: &str, items: &[&Item], wasi: bool, judged: bool| {
             let mut name = name;
-            if items.is_empty() {
+            if items.is_empty() && !wasi {
                 row(name, "nothing");
             }
             for item in items {
@@ -140,17 +143,19 @@ impl Report<'_> {
                 row(name, &value);
                 name = "";
             }
+            if wasi {
+                row(name, WASI);
+            }
         };
         // Types that are imported by themselves are only names for those of the interfaces.
-        let imports: Vec<Item> = self
-            .description
-            .imports
-            .iter()
-            .filter(|item| item.kind != Kind::Type)
-            .cloned()
-            .collect();
-        list("imports", &imports, true);
-        list("exports", &self.description.exports, false);
+        let imports = self.description.imports.iter().filter(|item| item.kind != Kind::Type);
+        let (wasi, others): (Vec<&Item>, Vec<&Item>) = imports.partition(|item| item.is_offered() && item.is_wasi());
+        list("imports", &others, !wasi.is_empty(), true);
+        // A proxy exports functions; what some compilers add to them means nothing to a person.
+        let proxy = self.description.world_version().is_some();
+        let exports = self.description.exports.iter();
+        let exports: Vec<&Item> = exports.filter(|item| !proxy || item.kind == Kind::Function).collect();
+        list("exports", &exports, false, false);
         report
     }
 }
@@ -161,5 +166,64 @@ fn kind(kind: Kind) -> &'static str {
         Kind::Interface => "interface",
         Kind::Type => "type",
         Kind::Other => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(imports: &[(&str, Kind)], exports: &[(&str, Kind)]) -> String {
+        let items = |items: &[(&str, Kind)]| {
+            items
+                .iter()
+                .map(|&(name, kind)| Item {
+                    name: name.into(),
+                    kind,
+                })
+                .collect()
+        };
+        let report = Report {
+            arguments: &Arguments {
+                file: "x.wasm".into(),
+                json: false,
+            },
+            description: &Description {
+                imports: items(imports),
+                exports: items(exports),
+                modules: 1,
+                manifest: false,
+            },
+            size: 1,
+            digest: "d",
+        };
+        report.text(text::Paint(false))
+    }
+
+    #[test]
+    fn what_is_of_no_interest_is_folded_or_left_out() {
+        let ours = ("consort:proxy/json@0.1.0", Kind::Interface);
+        let wasi = [
+            ("wasi:io/poll@0.2.6", Kind::Interface),
+            ("wasi:cli/exit@0.2.6", Kind::Interface),
+            ("wasi:io/poll@0.3.0", Kind::Interface),
+        ];
+        let start = ("start", Kind::Function);
+        let shown = text(&[&[ours], &wasi[..]].concat(), &[start, ("exports", Kind::Interface)]);
+        let expected = format!(
+            "\
+imports   consort:proxy/json@0.1.0
+          wasi:io/poll@0.3.0  not offered
+          {WASI}
+exports   start (function)
+"
+        );
+        assert!(shown.ends_with(&expected), "{shown}");
+        let shown = text(&wasi[..1], &[("exports", Kind::Interface)]);
+        assert!(
+            shown.ends_with(&format!("imports   {WASI}\nexports   exports\n")),
+            "{shown}"
+        );
+        assert!(text(&[], &[]).ends_with("imports   nothing\nexports   nothing\n"));
     }
 }

@@ -11,6 +11,7 @@ use crate::connection::{self, ClientStreams, ConnectionOptions, Ending};
 use anyhow::{Context, bail};
 use clap::{Args, ValueHint};
 pub(super) use question::Policy;
+use serde_json::Value;
 pub(super) use show::Audience;
 
 use client::{ChainEnded, Client};
@@ -34,7 +35,7 @@ The answer goes to standard output; thoughts, tool calls, plans and questions go
 terminal would obey are left out; --json passes everything as it came.
 
 The first word after the options is the prompt and what follows is the agent: to name an agent and pipe the prompt, \
-write `-` for it. Standard input is only read if the prompt is `-` or left out. Without any agent, the demo agent \
+write `-` for it. Standard input is only read if the prompt is `-`, or left out where something is piped in. Without any agent, the demo agent \
 answers.
 
 Permissions are asked for on the terminal. Where there is none they are rejected, unless --yes is given. Ctrl-C cancels \
@@ -51,7 +52,7 @@ Examples:
   consort prompt \"Show me a /plan and a /tool\"
   consort prompt --proxy redact.wasm \"What does this project do?\" -- claude-agent-acp
   git diff | consort prompt --no - -- claude-agent-acp
-  consort prompt --json --yes \"Fix the tests\" | jq -r .update.sessionUpdate")]
+  consort prompt --json --yes \"Fix the tests\" | jq -r '.update.sessionUpdate // empty'")]
 pub(super) struct Arguments {
     #[command(flatten)]
     chain: ChainArguments,
@@ -64,7 +65,7 @@ pub(super) struct Arguments {
     /// Print each update as a line of JSON, and the result of the prompt as the last one
     #[arg(long)]
     json: bool,
-    /// The prompt; `-` reads it from standard input, as does leaving it out
+    /// The prompt; `-` reads it from standard input, as does leaving it out unless that is a terminal
     #[arg(value_name = "TEXT")]
     text: Option<String>,
     /// The agent's command and its arguments
@@ -188,7 +189,7 @@ pub(super) async fn converse(options: ConnectionOptions, request: Request) -> an
 /// The JSON-RPC error of a request, for a person.
 fn rpc_failure(method: &str, error: &agent_client_protocol_schema::v1::Error) -> anyhow::Error {
     let mut sentence = format!("{method} failed: {}", error.message);
-    if let Some(data) = &error.data {
+    if let Some(data) = error.data.as_ref().filter(|data| !is_told(data, &error.message)) {
         let details = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
         sentence.push_str(": ");
         sentence.push_str(&super::text::shortened(&details, 1000));
@@ -198,6 +199,20 @@ fn rpc_failure(method: &str, error: &agent_client_protocol_schema::v1::Error) ->
         sentence.push_str("; log in with the agent's own command first");
     }
     anyhow::anyhow!("{sentence} (code {code})")
+}
+
+/// Whether the data of an error says nothing that its message does not say: it is the same text, empty, or what Consort itself puts
+/// beside its sentences for programs.
+fn is_told(data: &Value, message: &str) -> bool {
+    match data {
+        Value::Null => true,
+        Value::String(text) => message.contains(text.trim()),
+        Value::Object(fields) => {
+            let has = |keys: &[&str]| keys.iter().all(|&key| fields.contains_key(key));
+            fields.is_empty() || has(&["agent", "stderr"]) || has(&["proxy", "phase", "class", "cause"])
+        }
+        _ => false,
+    }
 }
 
 /// ACP's code for "authentication required".

@@ -1,12 +1,13 @@
 //! `consort run`: the chain on standard input and output, for editors.
 
-use super::chain::{ChainArguments, no_agent};
+use super::chain::{Chain, ChainArguments, no_agent};
 use super::{exit, stdio};
 use crate::agent::AgentCommand;
-use crate::connection;
+use crate::connection::{self, ClientStreams, Ending};
 use anyhow::Context;
 use clap::{Args, ValueHint};
 use std::ffi::OsString;
+use std::future::Future;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
@@ -36,6 +37,8 @@ Arguments alone, such as `run -- --login`, are added to those of the configured 
 The agent inherits PATH, HOME, language, network and runtime settings, and the variables of known agents that its
 command line names (ANTHROPIC_* for claude, and so on). --env passes on or sets others.
 
+What keeps the chain from being set up is told on standard error and, through pipes, also as the answer to `initialize`.
+
 Exit status: 0 at the end of input, 1 if the chain could not be set up, 2 if called wrongly, 127 if the agent's command \
 is not there, 128 + N after signal N.
 
@@ -43,7 +46,8 @@ Examples:
   consort run -- claude-agent-acp
   consort run --proxy context.wasm --proxy redact.wasm -- npx -y some-agent --acp
   consort run --proxies ~/proxies --env 'OPENAI_*' --env MODE=fast -- my-agent
-  consort run --proxy redact.wasm --proxy-config 'redact={\"patterns\":[\"ACME-[0-9]+\"]}' -- my-agent
+  consort run --proxy redact.wasm \\
+    --proxy-config 'redact={\"patterns\":{\"acme\":\"ACME-[0-9]+\"}}' -- my-agent
   consort run                        with agent and proxies from ~/.config/consort/consort.toml")]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -54,19 +58,41 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: Arguments) -> anyhow::Result<u8> {
+    match set_up(&arguments) {
+        Ok((_, agent)) if io::stdin().is_terminal() && io::stdout().is_terminal() => Err(hand_over(&agent)),
+        Ok((chain, agent)) => {
+            let options = chain.connection(agent);
+            serve(|streams| async { Ok(ending_status(&connection::serve(options, streams).await?)) })
+        }
+        Err(error) if io::stdin().is_terminal() => Err(error),
+        // An editor shows the answer to its request; what stands on standard error it may only keep in a log.
+        Err(error) => {
+            let sentence = format!("{error:#}");
+            let status = exit::report(Err(error));
+            serve(|streams| async move { connection::serve_failure(sentence, streams).await.map(|_| status) })
+        }
+    }
+}
+
+/// Puts together what was asked for.
+fn set_up(arguments: &Arguments) -> anyhow::Result<(Chain, AgentCommand)> {
     let mut chain = arguments.chain.resolve(&arguments.agent)?;
     let agent = chain.agent.take().ok_or_else(no_agent)?;
-    if io::stdin().is_terminal() && io::stdout().is_terminal() {
-        return Err(hand_over(&agent));
-    }
+    Ok((chain, agent))
+}
+
+/// Has a connection with standard input and output, until it or a signal ends it.
+fn serve<F>(connection: impl FnOnce(ClientStreams) -> F) -> anyhow::Result<u8>
+where
+    F: Future<Output = anyhow::Result<u8>>,
+{
     let runtime = start_runtime()?;
-    let options = chain.connection(agent);
     let status = runtime.block_on(async {
         let (streams, finish) = stdio::open()?;
         let served = async {
-            let ending = connection::serve(options, streams).await;
+            let status = connection(streams).await;
             let written = finish.wait(LAST_WRITE).await;
-            let status = ending.map(|ending| ending_status(&ending))?;
+            let status = status?;
             written.map(|()| status)
         };
         tokio::select! {
@@ -88,12 +114,12 @@ pub(super) fn start_runtime() -> anyhow::Result<Runtime> {
 }
 
 /// The exit status after a connection. What went wrong was logged when it happened.
-fn ending_status(ending: &connection::Ending) -> u8 {
+fn ending_status(ending: &Ending) -> u8 {
     match ending {
-        connection::Ending {
+        Ending {
             agent_missing: true, ..
         } => exit::NOT_FOUND,
-        connection::Ending { failure: Some(_), .. } => exit::FAILURE,
+        Ending { failure: Some(_), .. } => exit::FAILURE,
         _ => exit::SUCCESS,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fmt::Write;
+use std::io::{self, IsTerminal};
 
 /// Whether to use colours on a stream, after `NO_COLOR`, `CLICOLOR_FORCE` and `TERM`.
 pub(super) fn colour(terminal: bool) -> bool {
@@ -92,6 +93,47 @@ pub(super) fn shortened(text: &str, characters: usize) -> String {
     }
 }
 
+/// A line as one or more that are no wider than so many columns, broken at spaces where there are some. What follows the first is
+/// indented by two more than it. A character counts as one column.
+pub(super) fn wrapped(line: &str, columns: usize) -> Vec<String> {
+    let indent = line.chars().take_while(|&character| character == ' ').count() + 2;
+    // Leaves room for something where there is hardly any.
+    let indent = indent.min(columns / 2);
+    let mut lines = Vec::new();
+    let mut rest: Vec<char> = line.chars().collect();
+    while rest.len() > columns.max(1) {
+        // The space itself may stand behind the last column.
+        let first_word = rest.iter().take_while(|&&character| character == ' ').count();
+        let space = (first_word..=columns)
+            .rev()
+            .find(|&index| rest.get(index) == Some(&' '));
+        let end = space.unwrap_or(columns.max(1));
+        lines.push(rest[..end].iter().collect());
+        let next = rest[end..].iter().skip_while(|&&character| character == ' ');
+        rest = std::iter::repeat_n(' ', indent).chain(next.copied()).collect();
+    }
+    lines.push(rest.into_iter().collect());
+    lines
+}
+
+/// How many columns a terminal is taken to have that does not know.
+const TERMINAL_WIDTH: usize = 80;
+/// How many columns text has that goes elsewhere.
+const PIPED_WIDTH: usize = 100;
+/// The fewest columns that text is fitted into.
+const LEAST_WIDTH: usize = 40;
+
+/// How many columns there are for text on standard output.
+pub(super) fn width() -> usize {
+    if !io::stdout().is_terminal() {
+        return PIPED_WIDTH;
+    }
+    match rustix::termios::tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col).max(LEAST_WIDTH),
+        _ => TERMINAL_WIDTH,
+    }
+}
+
 /// A size for people.
 pub(super) fn size(bytes: u64) -> String {
     const KIB: u64 = 1024;
@@ -121,6 +163,16 @@ mod tests {
     fn text_is_cut_between_characters() {
         assert_eq!(shortened("äöü", 2), "äö…");
         assert_eq!(shortened("äöü", 3), "äöü");
+    }
+
+    #[test]
+    fn lines_are_broken_at_spaces_where_there_are_some() {
+        assert_eq!(wrapped("one two", 7), ["one two"]);
+        assert_eq!(wrapped("one two three", 8), ["one two", "  three"]);
+        assert_eq!(wrapped("one two three", 7), ["one two", "  three"]);
+        assert_eq!(wrapped(" a bcdefgh", 6), [" a", "   bcd", "   efg", "   h"]);
+        assert_eq!(wrapped("äöüäöüäöü", 4), ["äöüä", "  öü", "  äö", "  ü"]);
+        assert_eq!(wrapped("", 4), [""]);
     }
 
     #[test]

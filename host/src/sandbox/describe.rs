@@ -263,6 +263,11 @@ impl Item {
     pub fn is_offered(&self) -> bool {
         offer(self) == Offer::Ours
     }
+
+    /// Whether it is an interface of WASI.
+    pub fn is_wasi(&self) -> bool {
+        self.kind == Kind::Interface && self.name.starts_with("wasi:")
+    }
 }
 
 #[derive(PartialEq)]

@@ -14,8 +14,6 @@ pub(super) struct Passage {
     pub(super) from: Place,
     pub(super) to: Place,
     pub(super) text: String,
-    /// How many messages it came in.
-    pub(super) messages: usize,
 }
 
 /// What the demo needs to know.
@@ -25,8 +23,6 @@ pub(super) struct Record {
     pub(super) prompt: Vec<Passage>,
     /// The answer's text, hop by hop.
     pub(super) answer: Vec<Passage>,
-    /// All messages on all hops.
-    pub(super) hops: usize,
     /// From the beginning until the chain was initialised.
     pub(super) ready: Option<Duration>,
     /// From the prompt to the end of the turn.
@@ -58,7 +54,6 @@ impl Tap for Recorder {
     fn hop(&self, hop: &Hop<'_>) {
         let now = self.started.elapsed();
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
-        record.hops += 1;
         if hop.method == AGENT_METHOD_NAMES.initialize && hop.kind == Kind::Result && hop.to == Place::Client {
             record.ready = Some(now);
         } else if hop.method == AGENT_METHOD_NAMES.session_prompt {
@@ -79,7 +74,6 @@ impl Record {
                         from: hop.from,
                         to: hop.to,
                         text: request.prompt.iter().map(block).collect(),
-                        messages: 1,
                     });
                 }
             }
@@ -106,15 +100,11 @@ impl Record {
             .iter_mut()
             .find(|passage| (passage.from, passage.to) == (hop.from, hop.to));
         match known {
-            Some(passage) => {
-                passage.text.push_str(&text.text);
-                passage.messages += 1;
-            }
+            Some(passage) => passage.text.push_str(&text.text),
             None => self.answer.push(Passage {
                 from: hop.from,
                 to: hop.to,
                 text: text.text,
-                messages: 1,
             }),
         }
     }

@@ -1,17 +1,20 @@
 //! The demo on the screen.
 
 use super::difference::{self, Line};
+use super::next;
 use super::record::{Passage, Record};
 use crate::build::Built;
-use crate::cli::text::{Look, Paint, one_line, shortened, size};
+use crate::cli::text::{Look, Paint, one_line, size, wrapped};
 use crate::tap::Place;
-use std::env;
 use std::fmt::Write;
-use std::path::Path;
 use std::time::Duration;
 
-/// The widest line, in columns.
-const WIDTH: usize = 96;
+/// What is about to happen.
+const INTRODUCTION: &str = "Consort sends a prompt with a secret in it through two proxies to a demo agent, which only repeats \
+    what reaches it and adds a secret of its own.";
+
+/// How many lines are shown at the beginning and at the end of a long text.
+const SHOWN: (usize, usize) = (1, 3);
 
 pub(super) struct View<'a> {
     pub(super) paint: Paint,
@@ -19,6 +22,13 @@ pub(super) struct View<'a> {
     pub(super) record: Record,
     /// How long it took to build the proxies.
     pub(super) building: Duration,
+    /// How many columns there are.
+    pub(super) width: usize,
+}
+
+/// What is shown before the chain is started.
+pub(super) fn introduction(width: usize) -> String {
+    wrapped(INTRODUCTION, width).join("\n") + "\n"
 }
 
 /// Which way a message goes.
@@ -62,11 +72,11 @@ impl View<'_> {
             put(screen, "  nothing was seen");
             return;
         };
-        let sender = if way == Way::Down { "client" } else { "demo agent" };
-        self.heading(screen, sender, &count(begun.messages));
-        for line in begun.text.lines() {
-            self.line(screen, ' ', Look::Dim, line, false);
+        match way {
+            Way::Down => self.heading(screen, "client", "sends"),
+            Way::Up => self.heading(screen, "demo agent", "answers"),
         }
+        self.excerpt(screen, &begun.text);
         let mut indices: Vec<usize> = (0..self.proxies.len()).collect();
         if way == Way::Up {
             indices.reverse();
@@ -88,7 +98,30 @@ impl View<'_> {
                     self.difference(screen, &before.text, &after.text);
                 }
                 (Some(_), None) => self.heading(screen, name, "kept it"),
-                (None, _) => self.heading(screen, name, "did not ask for it and was not woken up"),
+                (None, _) => {
+                    let what = if way == Way::Down { "prompts" } else { "answers" };
+                    self.heading(screen, name, &format!("reads no {what}, so they go past it"));
+                }
+            }
+        }
+        let arrived = passages.iter().find(|passage| passage.to == Place::Client);
+        if let (Way::Up, Some(arrived)) = (way, arrived) {
+            self.heading(screen, "client", "receives");
+            self.excerpt(screen, &arrived.text);
+        }
+    }
+
+    /// The beginning and the end of a text.
+    fn excerpt(&self, screen: &mut String, text: &str) {
+        let lines: Vec<&str> = text.lines().collect();
+        let (first, last) = SHOWN;
+        let left_out = first..lines.len().saturating_sub(last);
+        for (index, line) in lines.iter().enumerate() {
+            // A single line is as short as what would stand for it.
+            if left_out.len() < 2 || !left_out.contains(&index) {
+                self.line(screen, ' ', Look::Dim, line, false);
+            } else if index == left_out.start {
+                self.line(screen, ' ', Look::Dim, "…", true);
             }
         }
     }
@@ -112,14 +145,16 @@ impl View<'_> {
     }
 
     fn line(&self, screen: &mut String, sign: char, look: Look, line: &str, painted: bool) {
-        let line = shortened(&one_line(line), WIDTH - 8);
-        let line = format!("{sign} {line}");
-        let line = if painted {
-            self.paint.text(look, line.trim_end())
-        } else {
-            line.trim_end().to_owned()
-        };
-        put(screen, format!("    {line}").trim_end());
+        let lines = wrapped(&one_line(line), self.width.saturating_sub(6));
+        for (index, line) in lines.iter().enumerate() {
+            let line = format!("{} {line}", if index == 0 { sign } else { ' ' });
+            let line = if painted {
+                self.paint.text(look, line.trim_end())
+            } else {
+                line.trim_end().to_owned()
+            };
+            put(screen, format!("    {line}").trim_end());
+        }
     }
 
     fn summary(&self, screen: &mut String) {
@@ -129,45 +164,41 @@ impl View<'_> {
             facts.push(format!("built in {:.1} s", self.building.as_secs_f64()));
         }
         if let Some(ready) = record.ready {
-            facts.push(format!("chain ready in {}", milliseconds(ready)));
+            facts.push(format!("ready after {}", time(ready)));
         }
         if let Some(turn) = record.turn {
-            facts.push(format!("turn took {}", milliseconds(turn)));
+            facts.push(format!("prompt and answer took {}", time(turn)));
         }
-        facts.push(format!("{} messages on all hops", record.hops));
         put(screen, "");
-        put(screen, &self.paint.text(Look::Bold, &facts.join(", ")));
-        put(
-            screen,
-            "Each proxy is a WebAssembly component in a sandbox of its own; the agent is a process as always.",
-        );
-        let folder = self.proxies.first().map_or_else(String::new, folder_of);
-        let next = format!("consort prompt --proxies {} \"Hello\" -- YOUR-AGENT", one_line(&folder));
-        put(screen, &format!("Next: {}", self.paint.text(Look::Green, &next)));
+        for line in wrapped(&facts.join(", "), self.width) {
+            put(screen, &self.paint.text(Look::Bold, &line));
+        }
+        let mut tell = |text: &str| {
+            for line in wrapped(text, self.width) {
+                put(screen, &line);
+            }
+        };
+        tell("Each proxy is a WebAssembly component in a sandbox of its own; the agent is a process as always.");
+        if let Some(folder) = self.proxies.first().and_then(|proxy| proxy.file.parent()) {
+            tell("Next: the same with a prompt of yours. The demo agent answers, or yours if you add `-- AGENT`:");
+            // Not wrapped, so that it can be copied.
+            let command = one_line(&next::command(folder));
+            put(screen, &format!("  {}", self.paint.text(Look::Green, &command)));
+        }
     }
-}
-
-/// Where the proxies are, as seen from the current directory.
-fn folder_of(proxy: &Built) -> String {
-    let folder = proxy.file.parent().unwrap_or(&proxy.file);
-    let here = env::current_dir().ok();
-    let short = here.and_then(|here| folder.strip_prefix(here).ok().map(Path::to_owned));
-    short.unwrap_or_else(|| folder.to_owned()).display().to_string()
 }
 
 fn way_of(passage: &Passage) -> Way {
     if passage.from < passage.to { Way::Down } else { Way::Up }
 }
 
-fn count(messages: usize) -> String {
-    match messages {
-        1 => "sends".to_owned(),
-        messages => format!("streams it in {messages} pieces"),
+fn time(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    if seconds < 1.0 {
+        format!("{:.1} ms", seconds * 1000.0)
+    } else {
+        format!("{seconds:.1} s")
     }
-}
-
-fn milliseconds(duration: Duration) -> String {
-    format!("{:.1} ms", duration.as_secs_f64() * 1000.0)
 }
 
 fn put(screen: &mut String, line: &str) {
@@ -184,7 +215,6 @@ mod tests {
             from,
             to,
             text: text.into(),
-            messages: 1,
         }
     }
 
@@ -208,10 +238,13 @@ mod tests {
                 passage(redact, agent, "[rules]\n[text]\nkey ***\n"),
             ],
             answer: vec![
-                passage(agent, redact, "token ghp_y\x1b[31m\n"),
-                passage(redact, client, "token ***\n"),
+                passage(agent, redact, "a\nb\nc\nd\nsay it again\ntoken ghp_y\x1b[31m\n"),
+                passage(
+                    redact,
+                    client,
+                    "a\nb\nc\nd\nsay it again\ntoken *** and more than fits\n",
+                ),
             ],
-            hops: 5,
             ..Record::default()
         };
         let view = View {
@@ -219,6 +252,7 @@ mod tests {
             proxies: &proxies,
             record,
             building: Duration::ZERO,
+            width: 26,
         };
         let screen = view.render();
         let expected = "\
@@ -237,12 +271,29 @@ mod tests {
     + key ***
 
 ▲ The answer comes up
-  demo agent  sends
-      token ghp_y\\u{1b}[31m
+  demo agent  answers
+      a
+      …
+      d
+      say it again
+      token
+        ghp_y\\u{1b}[31m
   redact  changed it
-    - token ghp_y\\u{1b}[31m
-    + token ***
-  context  did not ask for it and was not woken up
+      …
+      d
+      say it again
+    - token
+        ghp_y\\u{1b}[31m
+    + token *** and more
+        than fits
+  context  reads no answers, so they go past it
+  client  receives
+      a
+      …
+      d
+      say it again
+      token *** and more
+        than fits
 ";
         assert!(screen.contains(expected), "{screen}");
         assert!(!screen.contains('\x1b'));
