@@ -3,6 +3,7 @@
 
 use crate::agent::AgentCommand;
 use crate::connection::ProxyOptions;
+pub use crate::sandbox::DEFAULT_MEMORY;
 use anyhow::{Context, anyhow};
 use serde_json::{Map, Number, Value};
 use std::env;
@@ -15,10 +16,6 @@ use toml::de::{DeTable, DeValue};
 
 /// The configuration of a proxy that has none, as JSON.
 pub const NO_CONFIGURATION: &str = "{}";
-
-/// The memory in bytes that a proxy may use if nothing else is configured: 64 MiB, four times what the shipped proxies need
-/// for a prompt of 16 MiB.
-pub const DEFAULT_MEMORY: u64 = 64 << 20;
 
 /// The most memory in bytes that can be configured: a 32-bit WebAssembly memory has no more.
 const MOST_MEMORY: u64 = 4 << 30;
