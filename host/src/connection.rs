@@ -1,6 +1,7 @@
 //! One client's connection: the chain with its proxies and its agent, from the first line to the end. Owns the streams, the
 //! instances and the clock; what goes where is the chain's business.
 
+mod agent_side;
 mod driver;
 mod files;
 mod load;

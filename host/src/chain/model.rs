@@ -1,7 +1,7 @@
 //! Random interleavings of everything that can happen on random chains, against what must hold whatever happens: every
 //! request gets one answer, nothing is lost or doubled, nothing of a session overtakes anything, nothing is left over.
 
-use super::tests::{Bench, answer, everything, incoming, notify, ok, request};
+use super::bench::{Bench, answer, everything, incoming, notify, ok, request};
 use super::{Effect, Router};
 use crate::fault::{Class, Fault, Phase};
 use crate::message::{How, Interest, Message, Peer, Receipt, Sent, Ticket, Turn, TurnResult};
@@ -265,7 +265,7 @@ impl World {
                 if let Some((side, ticket)) = memory.own.remove(&response.id) {
                     sent.push(answer(side, ticket, response.outcome.clone()));
                 } else if let Some(slept) = memory.asleep.remove(&response.id) {
-                    sent = super::tests::pass(&slept);
+                    sent = super::bench::pass(&slept);
                 }
             }
             Message::Request(asked) => match self.manners[index] {
@@ -286,7 +286,7 @@ impl World {
                     ));
                 }
                 Manner::Late if !turn.replay => sent.push(sleep(memory, turn)),
-                _ => sent = super::tests::pass(turn),
+                _ => sent = super::bench::pass(turn),
             },
             Message::Notification(noted) => match self.manners[index] {
                 Manner::OwnId => {
@@ -301,7 +301,7 @@ impl World {
                     receipt = Receipt::Kept;
                     sent.push(sleep(memory, turn));
                 }
-                _ => sent = super::tests::pass(turn),
+                _ => sent = super::bench::pass(turn),
             },
         }
         TurnResult { receipt, sent }

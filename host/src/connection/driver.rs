@@ -2,15 +2,14 @@
 //! so that a slow proxy holds up nothing but its own messages.
 
 use super::load::{self, Started};
-use super::streams::{either, exit, parsed, quote, until, write_some};
+use super::streams::{either, exit, parsed, until, write_some};
 use super::timers::{Due, Timers};
 use super::{ClientStreams, ConnectionOptions, Ending, files};
-use crate::agent::{Agent, ending};
+use crate::agent::Agent;
 use crate::chain::{Effect, ProxySetup, Router, file_answer};
 use crate::fault::{Class, Fault, Phase};
 use crate::message::{Interest, Outcome, TurnResult};
 use crate::sandbox::{Instance, Loaded, MAX_MESSAGE};
-use crate::wire::envelope::{self, error_text};
 use crate::wire::lines::{Line, LineBuffer};
 use crate::wire::text::Text;
 use std::future::Future;
@@ -42,25 +41,22 @@ const READ_TIME: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// How long what an ended agent wrote may take to arrive while a descendant keeps its pipe open.
-const DRAIN: Duration = Duration::from_millis(500);
+pub(super) const DRAIN: Duration = Duration::from_millis(500);
 
 /// How long the last bytes for the client may take.
 const LAST_WRITE: Duration = Duration::from_secs(2);
-
-/// Lines of the agent that were no messages and are kept for an error.
-const KEPT_JUNK: usize = 3;
 
 /// Pieces in one write.
 const SLICES: usize = 16;
 
 /// What happens outside of the loop.
-enum Event {
+pub(super) enum Event {
     Turn(usize, Result<(Instance, TurnResult), Fault>),
     Restarted(usize, Result<(Instance, Vec<Interest>), Fault>),
     HostAnswer(usize, u64, Outcome),
 }
 
-struct Slot {
+pub(super) struct Slot {
     loaded: Arc<Loaded>,
     configuration: Text,
     instance: Option<Instance>,
@@ -68,29 +64,29 @@ struct Slot {
 
 /// One connection.
 pub(super) struct Driver {
-    options: ConnectionOptions,
-    router: Router,
-    slots: Vec<Slot>,
-    client: ClientStreams,
-    client_lines: LineBuffer,
-    client_open: bool,
-    client_first: bool,
-    agent: Option<Agent>,
-    agent_lines: LineBuffer,
-    agent_open: bool,
+    pub(super) options: ConnectionOptions,
+    pub(super) router: Router,
+    pub(super) slots: Vec<Slot>,
+    pub(super) client: ClientStreams,
+    pub(super) client_lines: LineBuffer,
+    pub(super) client_open: bool,
+    pub(super) client_first: bool,
+    pub(super) agent: Option<Agent>,
+    pub(super) agent_lines: LineBuffer,
+    pub(super) agent_open: bool,
     /// Ends when the agent's process does.
-    agent_exit: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    junk: Vec<String>,
+    pub(super) agent_exit: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    pub(super) junk: Vec<String>,
     /// How many agents were started.
-    agents: u64,
-    answered: bool,
-    timers: Timers,
-    events: mpsc::Receiver<Event>,
-    send_event: mpsc::Sender<Event>,
-    running: usize,
+    pub(super) agents: u64,
+    pub(super) answered: bool,
+    pub(super) timers: Timers,
+    pub(super) events: mpsc::Receiver<Event>,
+    pub(super) send_event: mpsc::Sender<Event>,
+    pub(super) running: usize,
     /// Why no chain could be made.
-    broken: Option<String>,
-    ending: Ending,
+    pub(super) broken: Option<String>,
+    pub(super) ending: Ending,
 }
 
 /// What woke the loop up.
@@ -230,7 +226,7 @@ impl Driver {
     }
 
     /// Does what can be done without waiting, up to a number of turns.
-    async fn work(&mut self) {
+    pub(super) async fn work(&mut self) {
         for _ in 0..MAX_TURNS {
             while let Some(effect) = self.router.next_effect() {
                 self.effect(effect);
@@ -319,32 +315,6 @@ impl Driver {
         }
     }
 
-    fn start_agent(&mut self) {
-        if let Some(sentence) = &self.broken {
-            return self.router.agent_started(Err(error_text(-32603, sentence, None)));
-        }
-        match Agent::start(&self.options.agent) {
-            Ok(agent) => {
-                self.agent_exit = Some(agent.watch());
-                self.agent = Some(agent);
-                self.agent_lines = LineBuffer::new(MAX_MESSAGE);
-                self.agent_open = true;
-                self.answered = false;
-                self.junk.clear();
-                self.ending = Ending::default();
-                self.agents += 1;
-                self.router.agent_started(Ok(()));
-            }
-            Err(error) => {
-                tracing::error!("{}", error.sentence);
-                self.router
-                    .agent_started(Err(error_text(-32603, &error.sentence, None)));
-                self.ending.failure = Some(error.sentence);
-                self.ending.agent_missing = error.missing;
-            }
-        }
-    }
-
     async fn wait(&mut self) -> Woken {
         let queued = self.router.queued_bytes();
         // What waits behind `initialize` waits for the agent, which must go on being read then.
@@ -406,69 +376,6 @@ impl Driver {
         self.client_open = false;
         self.router.client_ended();
         self.timers.add(Instant::now() + self.options.grace, Due::Grace);
-    }
-
-    async fn agent_lines(&mut self) {
-        while let Some(line) = self.agent_lines.next_line() {
-            self.agent_line(line);
-            self.work().await;
-        }
-    }
-
-    fn agent_line(&mut self, line: Line) {
-        let (Line::Whole(bytes) | Line::TooLong(bytes)) = &line;
-        let bytes = bytes.clone();
-        match parsed(line) {
-            Ok(message) => {
-                self.answered = true;
-                self.router.from_agent(message);
-            }
-            Err(malformed) => {
-                let quoted = quote(&bytes);
-                tracing::warn!(target: "agent", "a line that is no message ({}): {quoted}", malformed.reason);
-                if let Some(id) = envelope::answered_id(&bytes) {
-                    self.router.unreadable_answer(id, &malformed.reason);
-                }
-                if self.junk.len() == KEPT_JUNK {
-                    self.junk.remove(0);
-                }
-                self.junk.push(quoted);
-            }
-        }
-    }
-
-    /// The agent's output has ended: so has the agent.
-    async fn agent_closed(&mut self) {
-        if let Some(line) = self.agent_lines.last_line() {
-            self.agent_line(line);
-            self.work().await;
-        }
-        self.agent_open = false;
-        let Some(mut agent) = self.agent.take() else { return };
-        let status = tokio::time::timeout(DRAIN, agent.exited()).await.ok();
-        let what = match status {
-            Some(status) => ending(status),
-            None => "closed its standard output".into(),
-        };
-        self.agent_gone(agent, &what).await;
-    }
-
-    async fn agent_gone(&mut self, mut agent: Agent, what: &str) {
-        let errors = agent.last_errors(DRAIN).await;
-        let mut sentence = format!("the agent `{}` {what}", agent.name());
-        if let Some(last) = errors.last() {
-            sentence.push_str(&format!("; the last line of its standard error was: {last}"));
-        }
-        if !self.junk.is_empty() {
-            sentence.push_str(&format!("; it printed what is no message: {}", self.junk.join(" | ")));
-        }
-        if self.client_open {
-            tracing::error!("{sentence}");
-        }
-        let data = serde_json::json!({ "agent": agent.name(), "stderr": errors });
-        self.agent_open = false;
-        self.router.agent_ended(error_text(-32603, &sentence, Some(data)));
-        drop(agent);
     }
 
     /// Does what is due; says whether the connection is over.
