@@ -74,7 +74,7 @@ impl Command {
     fn default_log(&self) -> &'static str {
         match self {
             // These tell the failures of a connection themselves.
-            Self::Prompt(_) | Self::Demo(_) => "warn,consort::connection::driver=off",
+            Self::Prompt(_) | Self::Demo(_) => "warn,consort::connection=off",
             _ => "warn",
         }
     }
