@@ -12,6 +12,6 @@ mod limits;
 mod output;
 mod state;
 
-pub use engine::{Loaded, Prepared, Sandbox};
+pub use engine::{Loaded, Prepared, Sandbox, read_component};
 pub use instance::Instance;
 pub use limits::{DEFAULT_MEMORY, MAX_MESSAGE};

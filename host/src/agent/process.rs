@@ -214,6 +214,11 @@ fn describe(command: &AgentCommand, error: &std::io::Error) -> StartError {
             "the agent `{name}` was not found in PATH ({path}); install it, or name it by its absolute path \
              (editors often start programs with a shorter PATH than a terminal has)"
         );
+    } else if missing && std::path::Path::new(program).exists() {
+        sentence = format!(
+            "the agent `{name}` cannot be started: the interpreter that its first line names, or the loader that it needs, \
+             does not exist"
+        );
     } else if missing {
         sentence = format!("the agent `{name}` does not exist; check the path");
     } else if error.kind() == std::io::ErrorKind::PermissionDenied {

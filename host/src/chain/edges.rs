@@ -267,8 +267,10 @@ impl Router {
                 if edge == Edge::Agent && is_birth(&method) {
                     self.births += 1;
                 }
+                let mut params = params;
                 if edge == Edge::Agent && &*method == "initialize" {
                     self.effects.push_back(Effect::InitializeSent);
+                    params = self.limit_offer(params);
                 }
                 let id = call.to_string();
                 self.ends[edge.index()].output.call(Some(&id), &method, params.as_ref());
@@ -291,6 +293,7 @@ impl Router {
                     end.ids.remove(&id);
                 }
                 if edge == Edge::Client && &*record.method == "initialize" {
+                    let outcome = self.restore_version(outcome);
                     return self.initialized(&id, outcome);
                 }
                 if edge == Edge::Agent && end.gone.is_some() {

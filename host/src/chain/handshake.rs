@@ -105,8 +105,9 @@ impl Router {
     }
 
     /// An agent must not answer with a later version than it was offered.
-    pub(super) fn check_version(&self, outcome: Outcome) -> Outcome {
+    pub(super) fn check_version(&mut self, outcome: Outcome) -> Outcome {
         let answered = outcome.as_ref().ok().and_then(protocol_version);
+        self.answered_version = answered;
         match answered {
             Some(answered) if answered > self.offered => {
                 let reason = format!(
@@ -116,6 +117,31 @@ impl Router {
                 Err(error_text(-32603, &reason, None))
             }
             _ => outcome,
+        }
+    }
+
+    /// Nothing is offered to the agent that the client did not offer, whatever a proxy wrote.
+    pub(super) fn limit_offer(&self, params: Option<Text>) -> Option<Text> {
+        let raised = params
+            .as_ref()
+            .and_then(protocol_version)
+            .is_none_or(|version| version > self.offered);
+        if !raised {
+            return params;
+        }
+        tracing::warn!("a proxy raised the protocol version in `initialize`; it was put back");
+        Some(put_version(params?, self.offered))
+    }
+
+    /// The version that the agent has chosen reaches the client, whatever a proxy wrote.
+    pub(super) fn restore_version(&self, outcome: Outcome) -> Outcome {
+        let result = outcome?;
+        match self.answered_version {
+            Some(version) if protocol_version(&result) != Some(version) => {
+                tracing::warn!("a proxy changed the protocol version in the answer to `initialize`; it was put back");
+                Ok(put_version(result, version))
+            }
+            _ => Ok(result),
         }
     }
 
@@ -237,6 +263,11 @@ impl Router {
             self.proxies[index].replay_until = None;
         }
     }
+}
+
+fn put_version(text: Text, version: u64) -> Text {
+    let put = Edit::Add("/protocolVersion".into(), Text::of(&version));
+    edit::apply(&text, &[put]).unwrap_or(text)
 }
 
 fn handshake_begun(handshake: &Handshake) -> bool {

@@ -14,6 +14,10 @@ use std::time::Instant;
 /// Copies that wait for an observer; more are dropped and counted.
 const MAX_COPIES: usize = 256;
 
+/// Requests of a proxy without an answer from which on it gets answers only. Well below what the sandbox allows, since one
+/// turn may send a thousand.
+const MAX_OPEN: usize = 12_000;
+
 /// Bytes of copies that wait for an observer. One above it is let in alone.
 const MAX_COPY_BYTES: usize = 4 * 1024 * 1024;
 
@@ -187,10 +191,16 @@ impl ProxyState {
         }
     }
 
+    /// Whether it waits for so much that it gets nothing new.
+    fn is_busy(&self) -> bool {
+        self.requests.len() >= MAX_OPEN
+    }
+
     /// Whether it can have a turn now and has something to do.
     pub(super) fn can_run(&self) -> bool {
         self.running.is_none()
             && match self.status {
+                Status::Ready if self.is_busy() => self.inbox.iter().any(is_answer),
                 Status::Ready => !self.inbox.is_empty() || !self.copies.is_empty(),
                 Status::Replaying => matches!(
                     self.inbox.front().map(|inbound| &inbound.what),
@@ -202,7 +212,13 @@ impl ProxyState {
 
     /// The next message, and how many bytes the inbox lost with it: what it owns first, then copies.
     pub(super) fn next(&mut self) -> Option<(Inbound, usize)> {
-        if let Some(inbound) = self.inbox.pop_front() {
+        let next = if self.status == Status::Ready && self.is_busy() {
+            let at = self.inbox.iter().position(is_answer)?;
+            self.inbox.remove(at)
+        } else {
+            self.inbox.pop_front()
+        };
+        if let Some(inbound) = next {
             let size = inbound.size();
             return Some((inbound, size));
         }
@@ -240,6 +256,11 @@ impl ProxyState {
         self.copy_bytes = 0;
         self.lost = 0;
     }
+}
+
+/// What a busy proxy still gets: answers, and news such as cancels.
+fn is_answer(inbound: &Inbound) -> bool {
+    matches!(inbound.what, What::Response { .. } | What::Copy(_))
 }
 
 fn copy_size(copy: &Inbound) -> usize {

@@ -2,7 +2,7 @@
 
 use super::interest::Interests;
 use super::lanes::{Kept, Lanes};
-use super::parcel::{Body, Call, CallId, Direction, Lane, Parcel, Position, Requester, Responder};
+use super::parcel::{Body, Call, CallId, Direction, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::proxy::{Hold, ProxyState, Status};
 use super::sessions::Sessions;
 use crate::log::ProxyLog;
@@ -107,6 +107,8 @@ pub struct Router {
     pub(super) phase: Phase,
     /// The version that the client offered in the `initialize` under way.
     pub(super) offered: u64,
+    /// The version that the agent answered with.
+    pub(super) answered_version: Option<u64>,
     /// Whether an earlier `initialize` succeeded.
     pub(super) was_ready: bool,
     pub(super) agent_running: bool,
@@ -156,6 +158,7 @@ impl Router {
             sessions: Sessions::default(),
             phase: Phase::Fresh,
             offered: 0,
+            answered_version: None,
             was_ready: false,
             agent_running: false,
             first: None,
@@ -208,6 +211,14 @@ impl Router {
     /// Bytes of the client that wait for the end of `initialize`: only the agent can end that.
     pub fn behind_initialize_bytes(&self) -> usize {
         self.behind_bytes
+    }
+
+    /// Whether the agent owes an answer to `initialize`.
+    pub fn initialize_waits(&self) -> bool {
+        let at_agent = Responder::Edge(Edge::Agent);
+        self.calls
+            .values()
+            .any(|call| &*call.method == "initialize" && call.responder == at_agent && !call.answered)
     }
 
     /// Whether a proxy can take a turn now.

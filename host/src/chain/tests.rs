@@ -430,3 +430,75 @@ fn the_end_of_either_side_answers_every_request() {
     assert_eq!(bench.at_client()[0]["error"]["message"], "gone");
     assert_eq!(bench.router.open_client_requests(), 0);
 }
+
+#[test]
+fn a_proxy_cannot_change_the_protocol_version() {
+    let setup = super::ProxySetup {
+        name: "p".into(),
+        log: crate::log::ProxyLog::new("p".into()),
+        interests: everything(),
+    };
+    let mut bench = Bench {
+        router: Router::new(vec![setup], None),
+    };
+    bench.client(json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 1, "x": 1.5}}));
+    bench.router.agent_started(Ok(()));
+    let (index, turn) = bench.turn();
+    let raised = json!({"protocolVersion": 9});
+    bench.done(
+        index,
+        vec![request(Peer::Agent, Some(1), Some(turn.ticket), "initialize", raised)],
+    );
+    let offered = bench.at_agent();
+    assert_eq!(offered[0]["params"]["protocolVersion"], 1);
+    bench.agent(json!({"id": offered[0]["id"], "result": {"protocolVersion": 1}}));
+    let (index, _) = bench.turn();
+    let changed = ok(json!({"protocolVersion": 7, "y": 2}));
+    bench.done(index, vec![answer(Peer::Client, turn.ticket, changed)]);
+    assert_eq!(bench.at_client()[0]["result"], json!({"protocolVersion": 1, "y": 2}));
+}
+
+#[test]
+fn a_proxy_that_waits_with_each_message_loses_none() {
+    const NOTES: u64 = 13_000;
+    let mut bench = Bench::new(vec![everything()]);
+    let mut given = Vec::new();
+    let mut sleeps = Vec::new();
+    for number in 0..NOTES {
+        bench.agent(json!({"method": "note", "params": {"n": number}}));
+    }
+    let mut next_id = 0;
+    loop {
+        while let Some((index, turn)) = bench.router.next_turn() {
+            if method(&turn).starts_with("response") {
+                let crate::message::Message::Response(response) = &turn.message else {
+                    unreachable!()
+                };
+                let held: &crate::message::Turn = &given[usize::try_from(response.id).unwrap()];
+                bench.done(index, pass(held));
+            } else {
+                given.push(turn);
+                bench.kept(
+                    index,
+                    vec![request(
+                        Peer::Host,
+                        Some(next_id),
+                        None,
+                        "host/sleep",
+                        json!({"milliseconds": 1}),
+                    )],
+                );
+                next_id += 1;
+            }
+            while let Some(effect) = bench.router.next_effect() {
+                if let Effect::Sleep { operation, .. } = effect {
+                    sleeps.push(operation);
+                }
+            }
+            assert!(sleeps.len() < 13_000, "there is a limit to what is given at once");
+        }
+        let Some(operation) = sleeps.pop() else { break };
+        bench.router.host_answer(0, operation, ok(json!({})));
+    }
+    assert_eq!(bench.at_client().len(), usize::try_from(NOTES).unwrap());
+}

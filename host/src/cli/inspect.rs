@@ -1,13 +1,13 @@
 //! `consort inspect`: what a component is, without running it.
 
 use super::{exit, text};
-use crate::sandbox::describe::{self, Description, Item, Kind};
-use anyhow::{Context, bail};
+use crate::sandbox::describe::{Description, Item, Kind};
+use crate::sandbox::{self, describe};
+use anyhow::{anyhow, bail};
 use clap::{Args, ValueHint};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     let file = &arguments.file;
-    let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let bytes = sandbox::read_component(file).map_err(|fault| anyhow!(fault.cause))?;
     let description = match describe::describe(&bytes) {
         Ok(description) => description,
         Err(reason) => bail!("{} {reason}", file.display()),

@@ -22,7 +22,6 @@ impl Driver {
                 self.agent = Some(agent);
                 self.agent_lines = LineBuffer::new(MAX_MESSAGE);
                 self.agent_open = true;
-                self.answered = false;
                 self.junk.clear();
                 self.ending = Ending::default();
                 self.agents += 1;
@@ -50,7 +49,6 @@ impl Driver {
         let bytes = bytes.clone();
         match parsed(line) {
             Ok(message) => {
-                self.answered = true;
                 self.router.from_agent(message);
             }
             Err(malformed) => {

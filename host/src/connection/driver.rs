@@ -10,6 +10,7 @@ use crate::chain::{Effect, ProxySetup, Router, file_answer};
 use crate::fault::{Class, Fault, Phase};
 use crate::message::{Interest, Outcome, TurnResult};
 use crate::sandbox::{Instance, Loaded, MAX_MESSAGE};
+use crate::wire::envelope;
 use crate::wire::lines::{Line, LineBuffer};
 use crate::wire::text::Text;
 use std::future::Future;
@@ -36,6 +37,16 @@ const MAX_TURNS: usize = 256;
 
 /// How long a file read for a proxy may take.
 const READ_TIME: Duration = Duration::from_secs(10);
+
+/// The longest time after the end of the client's input: a day.
+const MAX_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long a client that waits for its agent may go unread. Then it is read on for a while, since only that shows whether it
+/// is still there.
+const MAX_UNREAD: Duration = Duration::from_secs(30);
+
+/// Bytes that are read then, on top of what waits already.
+const UNREAD_BYTES: usize = 64 * 1024 * 1024;
 
 /// How long the agent may be silent after `initialize`. Editors give up after 20 to 60 s.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -71,6 +82,8 @@ pub(super) struct Driver {
     pub(super) client_lines: LineBuffer,
     pub(super) client_open: bool,
     pub(super) client_first: bool,
+    /// Since when the client is not read because the agent does not read.
+    pub(super) unread_since: Option<Instant>,
     pub(super) agent: Option<Agent>,
     pub(super) agent_lines: LineBuffer,
     pub(super) agent_open: bool,
@@ -79,7 +92,6 @@ pub(super) struct Driver {
     pub(super) junk: Vec<String>,
     /// How many agents were started.
     pub(super) agents: u64,
-    pub(super) answered: bool,
     pub(super) timers: Timers,
     pub(super) events: mpsc::Receiver<Event>,
     pub(super) send_event: mpsc::Sender<Event>,
@@ -155,13 +167,13 @@ impl Driver {
             client_lines: LineBuffer::new(MAX_MESSAGE),
             client_open: true,
             client_first: false,
+            unread_since: None,
             agent: None,
             agent_lines: LineBuffer::new(MAX_MESSAGE),
             agent_open: false,
             agent_exit: None,
             junk: Vec::new(),
             agents: 0,
-            answered: false,
             timers: Timers::default(),
             events,
             send_event,
@@ -315,12 +327,30 @@ impl Driver {
         }
     }
 
+    /// How much may wait for the agent now.
+    fn most_to_agent(&mut self) -> usize {
+        if self.router.agent_output().waiting() < MAX_TO_AGENT {
+            self.unread_since = None;
+            return MAX_TO_AGENT;
+        }
+        let now = Instant::now();
+        match self.unread_since {
+            None => {
+                self.unread_since = Some(now);
+                self.timers.add(now + MAX_UNREAD, Due::Chain);
+                MAX_TO_AGENT
+            }
+            Some(since) if now.duration_since(since) < MAX_UNREAD => MAX_TO_AGENT,
+            Some(_) => MAX_TO_AGENT + UNREAD_BYTES,
+        }
+    }
+
     async fn wait(&mut self) -> Woken {
         let queued = self.router.queued_bytes();
         // What waits behind `initialize` waits for the agent, which must go on being read then.
         let read_client = self.client_open
             && queued + self.router.behind_initialize_bytes() < MAX_QUEUED
-            && self.router.agent_output().waiting() < MAX_TO_AGENT;
+            && self.router.agent_output().waiting() < self.most_to_agent();
         let read_agent =
             self.agent_open && queued < MAX_QUEUED && self.router.client_output().waiting() < MAX_TO_CLIENT;
         let more = self.router.has_work();
@@ -362,9 +392,19 @@ impl Driver {
     }
 
     fn client_line(&mut self, line: Line) {
+        let beginning = match &line {
+            Line::TooLong(beginning) => Some(beginning.clone()),
+            Line::Whole(_) => None,
+        };
         match parsed(line) {
             Ok(message) => self.router.from_client(message),
-            Err(malformed) => self.router.client_malformed(&malformed),
+            Err(mut malformed) => {
+                // A request that is too long gets its answer, if its id is where it usually is.
+                if let Some(id) = beginning.and_then(|beginning| envelope::id_in(&beginning)) {
+                    malformed.id = id;
+                }
+                self.router.client_malformed(&malformed);
+            }
         }
     }
 
@@ -375,7 +415,8 @@ impl Driver {
         }
         self.client_open = false;
         self.router.client_ended();
-        self.timers.add(Instant::now() + self.options.grace, Due::Grace);
+        let grace = self.options.grace.min(MAX_GRACE);
+        self.timers.add(Instant::now() + grace, Due::Grace);
     }
 
     /// Does what is due; says whether the connection is over.
@@ -395,7 +436,7 @@ impl Driver {
                 Due::Chain => self.router.timer(now),
                 Due::Silence { agent } => {
                     if agent == self.agents
-                        && !self.answered
+                        && self.router.initialize_waits()
                         && let Some(agent) = self.agent.take()
                     {
                         let seconds = SILENCE.as_secs();

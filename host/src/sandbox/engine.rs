@@ -107,7 +107,7 @@ impl Sandbox {
     ///
     /// A load fault that names the file and what is wrong with it.
     pub fn load(&self, file: &Path) -> Result<Prepared, Fault> {
-        let source = read(file)?;
+        let source = read_component(file)?;
         describe::describe(&source)
             .and_then(|description| description.check())
             .map_err(|unsuitable| load(file, unsuitable.to_string()))?;
@@ -146,7 +146,12 @@ impl Sandbox {
     }
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, Fault> {
+/// Reads a component's bytes.
+///
+/// # Errors
+///
+/// A load fault that names the file, also if it is no plain file or larger than a component may be.
+pub fn read_component(file: &Path) -> Result<Vec<u8>, Fault> {
     let metadata = std::fs::metadata(file).map_err(|error| load(file, format!("cannot be read: {error}")))?;
     if !metadata.is_file() {
         return Err(load(file, "is not a file; name a .wasm component".into()));

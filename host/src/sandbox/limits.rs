@@ -24,8 +24,9 @@ pub(super) const MAX_HELD: usize = 8 * MAX_MESSAGE;
 /// Messages in one turn. A replayed session has hundreds.
 pub(super) const MAX_TURN_MESSAGES: usize = 1_000;
 
-/// Requests of one proxy without an answer.
-pub(super) const MAX_REQUESTS: usize = 1_024;
+/// Requests of one proxy without an answer. The chain gives a proxy nothing new well before that, so that one which waits with
+/// each message never meets it.
+pub(super) const MAX_REQUESTS: usize = 16_384;
 
 /// Time between epoch ticks: long enough to cost nothing, short enough for a turn that lasts to be noticed at once.
 pub(super) const TICK: Duration = Duration::from_millis(5);

@@ -212,12 +212,22 @@ fn slice(line: &Bytes, text: &str, raw: &RawValue) -> Text {
 
 /// The id of a response in a line that is refused or cut off, as far as it can be made out: its request has to get an answer.
 pub fn answered_id(line: &[u8]) -> Option<u64> {
-    let head = Text::trusted(Bytes::copy_from_slice(&line[..line.len().min(SALVAGED)]));
+    let head = head(line);
     if scan::find(&head, "/method").is_some() {
         return None;
     }
     let id = head.slice(scan::find(&head, "/id")?).to_text();
     id.strip_suffix(".0").unwrap_or(&id).parse().ok()
+}
+
+/// The id in a line that is cut off, if it stands near its beginning.
+pub fn id_in(line: &[u8]) -> Option<Id> {
+    let head = head(line);
+    Id::parse(&head.slice(scan::find(&head, "/id")?).to_text())
+}
+
+fn head(line: &[u8]) -> Text {
+    Text::trusted(Bytes::copy_from_slice(&line[..line.len().min(SALVAGED)]))
 }
 
 /// The text of a JSON-RPC error object.
