@@ -23,6 +23,8 @@ mod session;
 mod stream;
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::task::Context;
 use std::time::Duration;
 
 use consort_proxy::Peer::{Agent, Client};
@@ -40,7 +42,7 @@ const MAX_NAME: u64 = 1024;
 const CHUNK_TEXT: &str = "/update/content/text";
 /// Where it has that of an embedded resource.
 const CHUNK_RESOURCE: &str = "/update/content/resource/text";
-/// How long text outside of any turn is held back. Nothing else would bring it out.
+/// Outside of any turn, text comes out when none followed for so long. Nothing else would bring it out.
 const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
@@ -95,7 +97,9 @@ impl Proxy for Redact {
         }
         let turn = request.session_id().map(|session| Turn::begin(self, session));
         let result = request.forward_and_wait().await;
-        drop(turn);
+        if let Some(turn) = turn {
+            turn.end();
+        }
         request.reply(result?)
     }
 
@@ -256,15 +260,31 @@ impl Redact {
             false => update.forward(),
         };
         if pushed.starts_timer {
-            // Whether time passed or there are no timers: nothing may be held for ever.
-            let _ = host::sleep(IDLE).await;
-            let chunks = self.sessions.with(&session, |state| {
-                state.timer = false;
-                state.pause(&self.rules)
-            });
-            self.send(chunks);
+            // Where the chunk was refused, this handler still has it, and others may wait behind it. The next chunk tries again.
+            match outcome.is_ok() {
+                true => self.watch(&session).await,
+                false => self.sessions.with(&session, |state| state.timer = false),
+            }
         }
         outcome
+    }
+
+    /// Waits until no turn will bring out what is held back of a session, and then until no more text comes.
+    async fn watch(&self, session: &str) {
+        loop {
+            let turns_end = |context: &mut Context<'_>| self.sessions.with(session, |state| state.poll_turns(context));
+            if !poll_fn(turns_end).await {
+                return;
+            }
+            // Without timers, all there is goes out at once: nothing may be held for ever.
+            let slept = host::sleep(IDLE).await.is_ok();
+            let idle = self
+                .sessions
+                .with(session, |state| state.pause_if_idle(&self.rules, slept));
+            if let Some(chunks) = idle {
+                return self.send(chunks);
+            }
+        }
     }
 
     /// Sends what is held back of a session, since something follows that stands behind it.
@@ -285,7 +305,8 @@ fn too_large(size: u64) -> String {
     format!("[redacted: {size} bytes of text are too many to search for secrets]")
 }
 
-/// A request during which the agent streams. Its end, even by a cancellation, brings out what is held back.
+/// A request during which the agent streams. Its answer brings out what is held back. A cancellation does not, since the agent may
+/// be in the middle of a secret and goes on until it hears of it.
 struct Turn<'a> {
     proxy: &'a Redact,
     session: String,
@@ -296,18 +317,20 @@ impl<'a> Turn<'a> {
         proxy.sessions.with(&session, |state| state.turns += 1);
         Self { proxy, session }
     }
+
+    /// The answer is there.
+    fn end(self) {
+        let chunks = self
+            .proxy
+            .sessions
+            .with(&self.session, |state| state.answer(&self.proxy.rules));
+        self.proxy.send(chunks);
+    }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let chunks = self.proxy.sessions.with(&self.session, |state| {
-            state.turns = state.turns.saturating_sub(1);
-            match state.turns {
-                0 => state.finish(&self.proxy.rules),
-                _ => state.pause(&self.proxy.rules),
-            }
-        });
-        self.proxy.send(chunks);
+        self.proxy.sessions.with(&self.session, Session::end_turn);
     }
 }
 
