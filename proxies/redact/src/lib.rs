@@ -14,7 +14,9 @@
 //!   search needs memory of about four times that.
 //!
 //! A secret may be split over chunks. What may be the beginning of one is held back, at most 4 KiB for each stream of text,
-//! and goes out with the next chunk or before the turn ends. Only text is searched: text blocks and embedded text resources
+//! and goes out with the next chunk, before the turn's answer, or (outside of turns, and after a cancellation) when no text came for
+//! a second or two. Tool calls, plans and images do not bring it out and may so overtake the last word before them: the rest of a
+//! secret may follow behind them, and editors put the two together. Only text is searched: text blocks and embedded text resources
 //! in prompts, message and thought chunks, plans, and text and diffs in tool calls. Not searched are images and audio, files that the agent reads by
 //! itself, raw inputs and outputs of tools, and what the agent asks the editor (permissions, files, terminals).
 
@@ -117,16 +119,9 @@ impl Proxy for Redact {
                     self.mask_or_drop(params, text)?;
                 }
             }
-            ("tool_call", session) => {
-                // It stands between what was said before and what is said after it.
-                session.iter().for_each(|session| self.flush(session));
-                self.mask_tool_call(params)?;
-            }
-            ("tool_call_update", _) => self.mask_tool_call(params)?,
-            ("plan", session) => {
-                session.iter().for_each(|session| self.flush(session));
-                self.mask_plan(params)?;
-            }
+            // What is held back of a message stays so: editors join its chunks across these, and so a split secret.
+            ("tool_call" | "tool_call_update", _) => self.mask_tool_call(params)?,
+            ("plan", _) => self.mask_plan(params)?,
             _ => {}
         }
         update.forward()
@@ -237,14 +232,12 @@ impl Redact {
             message: name(params, "/update/messageId"),
         };
         if let Some(size) = params.size(CHUNK_TEXT).filter(|size| *size > self.max_text_bytes) {
-            self.flush(&session);
             params.replace(CHUNK_TEXT, too_large(size))?;
             return update.forward();
         }
         let Some(text) = params.string(CHUNK_TEXT) else {
-            // An image stands between the text before and after it; an embedded resource has its text elsewhere.
+            // An embedded resource has its text elsewhere, and is a text of its own.
             self.mask_or_drop(params, CHUNK_RESOURCE)?;
-            self.flush(&session);
             return update.forward();
         };
         let pushed = self
@@ -285,11 +278,6 @@ impl Redact {
                 return self.send(chunks);
             }
         }
-    }
-
-    /// Sends what is held back of a session, since something follows that stands behind it.
-    fn flush(&self, session: &str) {
-        self.send(self.sessions.with(session, |state| state.pause(&self.rules)));
     }
 
     fn send(&self, chunks: Vec<Json>) {

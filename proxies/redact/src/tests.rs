@@ -218,9 +218,9 @@ fn streams_do_not_mix() {
 }
 
 #[test]
-fn text_comes_out_before_what_stands_behind_it() {
+fn tool_calls_are_masked() {
     let mut host = start(json!({}));
-    prompt(&mut host);
+    let turn = prompt(&mut host);
     say(&mut host, "I look s");
     let update = json!({"sessionId": "s1", "update": {
         "sessionUpdate": "tool_call", "title": format!("use {SECRET}"), "rawInput": {"x": "y"},
@@ -228,11 +228,52 @@ fn text_comes_out_before_what_stands_behind_it() {
     }});
     host.notify(Agent, "session/update", update);
     let sent = host.sent();
-    assert_eq!(texts(&sent)[..2], ["I look ", "s"]);
-    let call = sent[2].params();
+    assert_eq!(texts(&sent), ["I look ", "-"]);
+    let call = sent[1].params();
     assert_eq!(call["update"]["title"], format!("use {MASK}"));
     assert_eq!(call["update"]["content"][1]["content"]["text"], MASK);
     assert_eq!(call["update"]["content"][0]["newText"], "n");
+    host.answer(&turn, json!({}));
+    let sent = host.sent();
+    assert_eq!(
+        (texts(&sent), sent.len()),
+        (vec!["s".to_owned()], 2),
+        "before the answer"
+    );
+}
+
+#[test]
+fn a_secret_is_masked_whatever_stands_in_the_middle_of_it() {
+    for between in [
+        json!({"sessionUpdate": "tool_call", "toolCallId": "t", "title": "look"}),
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "look"}),
+        json!({"sessionUpdate": "plan", "entries": []}),
+        json!({"sessionUpdate": "usage_update"}),
+        json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "image", "data": ""}}),
+        json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "resource", "resource": {"uri": "x", "text": "y"}}}),
+        json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "x".repeat(200)}}),
+    ] {
+        for split in 0..SECRET.len() {
+            let mut host = start(json!({"maxTextBytes": 100}));
+            let turn = prompt(&mut host);
+            say(&mut host, &format!("key {}", &SECRET[..split]));
+            host.notify(Agent, "session/update", json!({"sessionId": "s1", "update": between}));
+            say(&mut host, &SECRET[split..]);
+            host.answer(&turn, json!({}));
+            let mut sent = host.sent();
+            assert_eq!(sent.pop().unwrap().method(), "", "the answer is the last");
+            let said = |sent: &Sent| {
+                sent.params()["update"]["sessionUpdate"] == "agent_message_chunk"
+                    && sent.params()["update"]["content"]["type"] == "text"
+            };
+            sent.retain(said);
+            assert_eq!(
+                texts(&sent).concat(),
+                format!("key {MASK}"),
+                "{between}, split at {split}"
+            );
+        }
+    }
 }
 
 #[test]
