@@ -14,7 +14,9 @@
 //!   search needs memory of about four times that.
 //!
 //! A secret may be split over chunks. What may be the beginning of one is held back, at most 4 KiB for each stream of text,
-//! and goes out with the next chunk or before the turn ends. Only text is searched: text blocks and embedded text resources
+//! and goes out with the next chunk, before the turn's answer, or (outside of turns, and after a cancellation) when no text came for
+//! a second or two. Tool calls, plans and images do not bring it out and may so overtake the last word before them: the rest of a
+//! secret may follow behind them, and editors put the two together. Only text is searched: text blocks and embedded text resources
 //! in prompts, message and thought chunks, plans, and text and diffs in tool calls. Not searched are images and audio, files that the agent reads by
 //! itself, raw inputs and outputs of tools, and what the agent asks the editor (permissions, files, terminals).
 
@@ -23,6 +25,8 @@ mod session;
 mod stream;
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::task::Context;
 use std::time::Duration;
 
 use consort_proxy::Peer::{Agent, Client};
@@ -40,7 +44,7 @@ const MAX_NAME: u64 = 1024;
 const CHUNK_TEXT: &str = "/update/content/text";
 /// Where it has that of an embedded resource.
 const CHUNK_RESOURCE: &str = "/update/content/resource/text";
-/// How long text outside of any turn is held back. Nothing else would bring it out.
+/// Outside of any turn, text comes out when none followed for so long. Nothing else would bring it out.
 const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
@@ -95,7 +99,9 @@ impl Proxy for Redact {
         }
         let turn = request.session_id().map(|session| Turn::begin(self, session));
         let result = request.forward_and_wait().await;
-        drop(turn);
+        if let Some(turn) = turn {
+            turn.end();
+        }
         request.reply(result?)
     }
 
@@ -113,16 +119,9 @@ impl Proxy for Redact {
                     self.mask_or_drop(params, text)?;
                 }
             }
-            ("tool_call", session) => {
-                // It stands between what was said before and what is said after it.
-                session.iter().for_each(|session| self.flush(session));
-                self.mask_tool_call(params)?;
-            }
-            ("tool_call_update", _) => self.mask_tool_call(params)?,
-            ("plan", session) => {
-                session.iter().for_each(|session| self.flush(session));
-                self.mask_plan(params)?;
-            }
+            // What is held back of a message stays so: editors join its chunks across these, and so a split secret.
+            ("tool_call" | "tool_call_update", _) => self.mask_tool_call(params)?,
+            ("plan", _) => self.mask_plan(params)?,
             _ => {}
         }
         update.forward()
@@ -233,14 +232,12 @@ impl Redact {
             message: name(params, "/update/messageId"),
         };
         if let Some(size) = params.size(CHUNK_TEXT).filter(|size| *size > self.max_text_bytes) {
-            self.flush(&session);
             params.replace(CHUNK_TEXT, too_large(size))?;
             return update.forward();
         }
         let Some(text) = params.string(CHUNK_TEXT) else {
-            // An image stands between the text before and after it; an embedded resource has its text elsewhere.
+            // An embedded resource has its text elsewhere, and is a text of its own.
             self.mask_or_drop(params, CHUNK_RESOURCE)?;
-            self.flush(&session);
             return update.forward();
         };
         let pushed = self
@@ -256,20 +253,31 @@ impl Redact {
             false => update.forward(),
         };
         if pushed.starts_timer {
-            // Whether time passed or there are no timers: nothing may be held for ever.
-            let _ = host::sleep(IDLE).await;
-            let chunks = self.sessions.with(&session, |state| {
-                state.timer = false;
-                state.pause(&self.rules)
-            });
-            self.send(chunks);
+            // Where the chunk was refused, this handler still has it, and others may wait behind it. The next chunk tries again.
+            match outcome.is_ok() {
+                true => self.watch(&session).await,
+                false => self.sessions.with(&session, |state| state.timer = false),
+            }
         }
         outcome
     }
 
-    /// Sends what is held back of a session, since something follows that stands behind it.
-    fn flush(&self, session: &str) {
-        self.send(self.sessions.with(session, |state| state.pause(&self.rules)));
+    /// Waits until no turn will bring out what is held back of a session, and then until no more text comes.
+    async fn watch(&self, session: &str) {
+        loop {
+            let turns_end = |context: &mut Context<'_>| self.sessions.with(session, |state| state.poll_turns(context));
+            if !poll_fn(turns_end).await {
+                return;
+            }
+            // Without timers, all there is goes out at once: nothing may be held for ever.
+            let slept = host::sleep(IDLE).await.is_ok();
+            let idle = self
+                .sessions
+                .with(session, |state| state.pause_if_idle(&self.rules, slept));
+            if let Some(chunks) = idle {
+                return self.send(chunks);
+            }
+        }
     }
 
     fn send(&self, chunks: Vec<Json>) {
@@ -285,7 +293,8 @@ fn too_large(size: u64) -> String {
     format!("[redacted: {size} bytes of text are too many to search for secrets]")
 }
 
-/// A request during which the agent streams. Its end, even by a cancellation, brings out what is held back.
+/// A request during which the agent streams. Its answer brings out what is held back. A cancellation does not, since the agent may
+/// be in the middle of a secret and goes on until it hears of it.
 struct Turn<'a> {
     proxy: &'a Redact,
     session: String,
@@ -296,18 +305,20 @@ impl<'a> Turn<'a> {
         proxy.sessions.with(&session, |state| state.turns += 1);
         Self { proxy, session }
     }
+
+    /// The answer is there.
+    fn end(self) {
+        let chunks = self
+            .proxy
+            .sessions
+            .with(&self.session, |state| state.answer(&self.proxy.rules));
+        self.proxy.send(chunks);
+    }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let chunks = self.proxy.sessions.with(&self.session, |state| {
-            state.turns = state.turns.saturating_sub(1);
-            match state.turns {
-                0 => state.finish(&self.proxy.rules),
-                _ => state.pause(&self.proxy.rules),
-            }
-        });
-        self.proxy.send(chunks);
+        self.proxy.sessions.with(&self.session, Session::end_turn);
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a session has of streams that are not at their end.
 
+use std::task::{Context, Poll, Waker};
+
 use consort_proxy::{Json, JsonError};
 
 use crate::rules::Rules;
@@ -21,8 +23,12 @@ pub(crate) struct Place {
 pub(crate) struct Session {
     /// Requests during which the agent streams.
     pub(crate) turns: u32,
-    /// Whether a timer will bring out what is held back.
+    /// Whether a handler watches over what is held back, for when no turn brings it out.
     pub(crate) timer: bool,
+    /// That handler, while it waits for the turns to end.
+    watcher: Option<Waker>,
+    /// Whether text came since the handler began to sleep.
+    fed: bool,
     streams: Vec<Open>,
 }
 
@@ -39,7 +45,7 @@ pub(crate) struct Pushed {
     pub(crate) text: String,
     /// Chunks to send before it, of a stream that had to make room.
     pub(crate) crowded_out: Vec<Json>,
-    /// Whether somebody has to bring out later what is held back, because no turn will.
+    /// Whether somebody has to watch over what is held back, because there may be no turn to bring it out.
     pub(crate) starts_timer: bool,
 }
 
@@ -70,8 +76,10 @@ impl Session {
             }
             false => None,
         };
-        let starts_timer = open.stream.holds() && self.turns == 0 && !self.timer;
+        // In a turn too, since it can be cancelled.
+        let starts_timer = open.stream.holds() && !self.timer;
         self.timer |= starts_timer;
+        self.fed = true;
         // The one that was used last is the last.
         self.streams.push(open);
         Ok(Pushed {
@@ -88,11 +96,53 @@ impl Session {
         chunks
     }
 
-    /// As [`Self::pause`], at the end of the last turn: nothing stays open.
-    pub(crate) fn finish(&mut self, rules: &Rules) -> Vec<Json> {
+    /// Brings out everything before a turn's answer. If it is the last turn, nothing stays open.
+    pub(crate) fn answer(&mut self, rules: &Rules) -> Vec<Json> {
         let chunks = self.pause(rules);
-        self.streams.clear();
+        if self.turns <= 1 {
+            self.streams.clear();
+        }
         chunks
+    }
+
+    /// A turn is over, by its answer or by a cancellation.
+    pub(crate) fn end_turn(&mut self) {
+        self.turns = self.turns.saturating_sub(1);
+        if self.turns == 0
+            && let Some(watcher) = self.watcher.take()
+        {
+            watcher.wake();
+        }
+    }
+
+    /// Ready when there are no turns: whether there is still something to watch over.
+    pub(crate) fn poll_turns(&mut self, context: &Context<'_>) -> Poll<bool> {
+        if self.turns > 0 {
+            self.watcher = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        self.fed = false;
+        self.timer = self.streams.iter().any(|open| open.stream.holds());
+        Poll::Ready(self.timer)
+    }
+
+    /// After a sleep: brings out everything, as [`Self::pause`], unless a turn began or text came meanwhile. That text may end in
+    /// the middle of a secret.
+    pub(crate) fn pause_if_idle(&mut self, rules: &Rules, slept: bool) -> Option<Vec<Json>> {
+        if self.turns > 0 || (slept && self.fed) {
+            return None;
+        }
+        self.timer = false;
+        Some(self.pause(rules))
+    }
+}
+
+/// The session may be forgotten before its turns end.
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(watcher) = self.watcher.take() {
+            watcher.wake();
+        }
     }
 }
 

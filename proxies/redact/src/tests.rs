@@ -20,6 +20,15 @@ fn prompt(host: &mut Harness) -> Sent {
     host.next()
 }
 
+/// As [`prompt`], when text was sent before, which must be masked.
+fn prompt_after(host: &mut Harness) -> Sent {
+    host.request(Client, "session/prompt", json!({"sessionId": "s1", "prompt": []}));
+    let mut sent = host.sent();
+    let turn = sent.pop().unwrap();
+    assert_eq!(texts(&sent).concat(), format!("a so {MASK} "));
+    turn
+}
+
 fn chunk(kind: &str, message: Option<&str>, text: &str) -> Value {
     let mut update = json!({"sessionUpdate": kind, "content": {"type": "text", "text": text}});
     if let Some(message) = message {
@@ -124,16 +133,68 @@ fn what_is_held_back_comes_out_before_the_answer_in_the_shape_of_its_chunk() {
 }
 
 #[test]
-fn what_is_held_back_comes_out_when_the_turn_is_cancelled() {
+fn what_is_held_back_comes_out_soon_after_the_turn_is_cancelled() {
     let mut host = start(json!({}));
     let ticket = host.request(Client, "session/prompt", json!({"sessionId": "s1", "prompt": []}));
     host.next();
     say(&mut host, "gh");
     assert!(host.sent().is_empty(), "a chunk of which nothing is left is not sent");
+    host.advance(Duration::from_secs(5));
+    assert!(host.sent().is_empty(), "the turn will bring it out");
     host.cancel(ticket);
     let sent = host.sent();
-    assert_eq!(texts(&sent), ["gh"]);
+    assert!(texts(&sent).is_empty());
     assert_eq!(sent.last().unwrap().error()["code"], -32800);
+    host.advance(Duration::from_secs(1));
+    assert_eq!(texts(&host.sent()), ["gh"]);
+    assert_eq!((host.waiting_handlers(), live_handles()), (0, 0));
+}
+
+#[test]
+fn a_secret_is_masked_though_the_turn_is_cancelled_in_the_middle_of_it() {
+    for split in 0..SECRET.len() {
+        let mut host = start(json!({}));
+        let ticket = host.request(Client, "session/prompt", json!({"sessionId": "s1", "prompt": []}));
+        host.next();
+        say(&mut host, &format!("key {}", &SECRET[..split]));
+        host.cancel(ticket);
+        say(&mut host, &format!("{} .", &SECRET[split..]));
+        host.advance(Duration::from_secs(2));
+        assert_eq!(
+            texts(&host.sent()).concat(),
+            format!("key {MASK} ."),
+            "split at {split}"
+        );
+        assert_eq!(host.waiting_handlers(), 0);
+    }
+}
+
+#[test]
+fn the_clock_does_not_cut_a_secret_that_is_being_sent() {
+    let mut host = start(json!({}));
+    let (begin, end) = SECRET.split_at(20);
+    say(&mut host, "a s");
+    host.advance(Duration::from_millis(900));
+    say(&mut host, &format!("o {begin}"));
+    host.advance(Duration::from_millis(900));
+    say(&mut host, &format!("{end} s"));
+    // A turn that begins is one that can bring it out.
+    host.advance(Duration::from_millis(100));
+    let turn = prompt_after(&mut host);
+    host.advance(Duration::from_secs(5));
+    host.answer(&turn, json!({}));
+    assert_eq!(texts(&host.sent()), ["s"]);
+    assert_eq!((host.waiting_handlers(), host.sleeping().len()), (0, 0));
+}
+
+#[test]
+fn a_session_that_is_closed_in_a_turn_is_not_watched() {
+    let mut host = start(json!({}));
+    prompt(&mut host);
+    say(&mut host, "gh");
+    assert_eq!(host.waiting_handlers(), 2);
+    host.request(Client, "session/close", json!({"sessionId": "s1"}));
+    assert_eq!(host.waiting_handlers(), 1, "the prompt is left");
 }
 
 #[test]
@@ -157,9 +218,9 @@ fn streams_do_not_mix() {
 }
 
 #[test]
-fn text_comes_out_before_what_stands_behind_it() {
+fn tool_calls_are_masked() {
     let mut host = start(json!({}));
-    prompt(&mut host);
+    let turn = prompt(&mut host);
     say(&mut host, "I look s");
     let update = json!({"sessionId": "s1", "update": {
         "sessionUpdate": "tool_call", "title": format!("use {SECRET}"), "rawInput": {"x": "y"},
@@ -167,11 +228,52 @@ fn text_comes_out_before_what_stands_behind_it() {
     }});
     host.notify(Agent, "session/update", update);
     let sent = host.sent();
-    assert_eq!(texts(&sent)[..2], ["I look ", "s"]);
-    let call = sent[2].params();
+    assert_eq!(texts(&sent), ["I look ", "-"]);
+    let call = sent[1].params();
     assert_eq!(call["update"]["title"], format!("use {MASK}"));
     assert_eq!(call["update"]["content"][1]["content"]["text"], MASK);
     assert_eq!(call["update"]["content"][0]["newText"], "n");
+    host.answer(&turn, json!({}));
+    let sent = host.sent();
+    assert_eq!(
+        (texts(&sent), sent.len()),
+        (vec!["s".to_owned()], 2),
+        "before the answer"
+    );
+}
+
+#[test]
+fn a_secret_is_masked_whatever_stands_in_the_middle_of_it() {
+    for between in [
+        json!({"sessionUpdate": "tool_call", "toolCallId": "t", "title": "look"}),
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "look"}),
+        json!({"sessionUpdate": "plan", "entries": []}),
+        json!({"sessionUpdate": "usage_update"}),
+        json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "image", "data": ""}}),
+        json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "resource", "resource": {"uri": "x", "text": "y"}}}),
+        json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "x".repeat(200)}}),
+    ] {
+        for split in 0..SECRET.len() {
+            let mut host = start(json!({"maxTextBytes": 100}));
+            let turn = prompt(&mut host);
+            say(&mut host, &format!("key {}", &SECRET[..split]));
+            host.notify(Agent, "session/update", json!({"sessionId": "s1", "update": between}));
+            say(&mut host, &SECRET[split..]);
+            host.answer(&turn, json!({}));
+            let mut sent = host.sent();
+            assert_eq!(sent.pop().unwrap().method(), "", "the answer is the last");
+            let said = |sent: &Sent| {
+                sent.params()["update"]["sessionUpdate"] == "agent_message_chunk"
+                    && sent.params()["update"]["content"]["type"] == "text"
+            };
+            sent.retain(said);
+            assert_eq!(
+                texts(&sent).concat(),
+                format!("key {MASK}"),
+                "{between}, split at {split}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -233,6 +335,8 @@ fn outside_of_a_turn_the_clock_brings_text_out() {
     say(&mut host, "p_");
     assert_eq!(texts(&host.sent()), ["so "]);
     assert_eq!(host.sleeping().len(), 1, "one timer is enough");
+    host.advance(Duration::from_secs(1));
+    assert!(host.sent().is_empty(), "more text came meanwhile");
     host.advance(Duration::from_secs(1));
     assert_eq!(texts(&host.sent()), ["ghp_"]);
     assert_eq!((host.waiting_handlers(), live_handles()), (0, 0));
