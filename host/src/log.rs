@@ -1,11 +1,17 @@
 //! What proxies say, as log lines: cut to length, escaped, and at a limited rate. Never reaches standard output.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tracing::Level;
 
 /// Bytes of log lines that a proxy may write at once, and each second.
 pub(crate) const LOG_BYTES: usize = 64 * 1024;
+
+/// Bytes of a proxy's last words that go into an error.
+const LAST_WORDS: usize = 300;
+
+/// How long before a fault last words belong to it.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// Bytes of one log line; the rest is cut.
 const LOG_LINE: usize = 4 * 1024;
@@ -20,6 +26,8 @@ pub struct ProxyLog {
 struct Shared {
     proxy: Arc<str>,
     line: Vec<u8>,
+    /// The last line of its output, and when it came.
+    last: Option<(Instant, String)>,
     allowed: usize,
     refilled: Instant,
     dropped: usize,
@@ -32,6 +40,7 @@ impl ProxyLog {
             shared: Arc::new(Mutex::new(Shared {
                 proxy,
                 line: Vec::new(),
+                last: None,
                 allowed: LOG_BYTES,
                 refilled: Instant::now(),
                 dropped: 0,
@@ -50,6 +59,13 @@ impl ProxyLog {
                 shared.flush();
             }
         }
+    }
+
+    /// What the proxy has just said on its own output: the message of a panic, if it has died of one.
+    pub fn last_words(&self) -> Option<String> {
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let (when, text) = shared.last.as_ref()?;
+        (when.elapsed() < LAST_MOMENT && !text.is_empty()).then(|| text.clone())
     }
 
     /// Takes one message as one line.
@@ -72,7 +88,10 @@ impl Shared {
     fn flush(&mut self) {
         let line = std::mem::take(&mut self.line);
         let text = String::from_utf8_lossy(&line);
-        self.write(Level::WARN, text.trim_end());
+        let text = text.trim_end();
+        let shown = text.floor_char_boundary(LAST_WORDS);
+        self.last = Some((Instant::now(), printable(&text[..shown])));
+        self.write(Level::WARN, text);
     }
 
     fn write(&mut self, level: Level, text: &str) {

@@ -1,5 +1,6 @@
 //! A client that says exactly what a test wants it to say.
 
+use crate::PATIENCE;
 use crate::agent::AgentListener;
 use crate::command::{self, take};
 use crate::transcript::Transcript;
@@ -9,6 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// How many lines are read ahead of the test. Behind them the client is a stalled reader.
 const AHEAD: usize = 1024;
@@ -79,6 +81,23 @@ impl Client {
     /// What the process has said on standard error so far.
     pub fn standard_error(&self) -> String {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until standard error has this text, and returns all of it so far.
+    pub fn expect_standard_error(&self, text: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            let said = self.standard_error();
+            if said.contains(text) {
+                return said;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "standard error never had {text:?}\n{}",
+                self.report()
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Sends bytes as they are, without a line end. A process that does not read them any more is no failure here.

@@ -144,7 +144,7 @@ fn what_an_agent_prints_besides_messages_stays_in_the_log() {
         agent.send_json(&chunk("fine"));
         assert_eq!(client.expect(), chunk("fine"), "after {junk:?}");
     }
-    let log = client.standard_error();
+    let log = client.expect_standard_error("Welcome to the agent!");
     assert!(log.contains("Welcome to the agent!"), "{log}");
     assert!(!log.contains('\u{1b}'), "escapes are shown, not obeyed: {log:?}");
 }

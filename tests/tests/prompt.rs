@@ -243,7 +243,7 @@ fn errors_of_the_agent_are_told_in_one_sentence() {
     agent.send_json(&json!({"jsonrpc": "2.0", "id": prompt["id"], "error": error}));
     assert_eq!(client.wait().code(), Some(1));
     client.expect_end();
-    let said = client.standard_error();
+    let said = client.expect_standard_error("log in");
     assert!(
         said.starts_with("consort: session/prompt failed: Authentication required: no key\\u{1b}; log in"),
         "{said}"

@@ -256,7 +256,7 @@ fn what_keeps_a_chain_from_being_set_up_is_the_answer_to_initialize() {
         client.close_input();
         client.expect_end();
         assert_eq!(client.wait().code(), Some(status), "{answer}");
-        let said = client.standard_error();
+        let said = client.expect_standard_error(words);
         assert!(said.contains(words), "{said}");
         assert_eq!(said.lines().count(), 1, "it is told once: {said}");
     }

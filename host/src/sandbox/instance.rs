@@ -179,7 +179,11 @@ fn fault(store: &mut Store<State>, phase: Phase, error: &wasmtime::Error) -> Fau
     } else if let Some(exit) = error.downcast_ref::<wasmtime_wasi::I32Exit>() {
         (Class::Trap, format!("it ended itself with exit code {}", exit.0))
     } else if let Some(trap) = error.downcast_ref::<Trap>() {
-        (Class::Trap, format!("{trap}; what it said last is in the log"))
+        let cause = match state.log.last_words() {
+            Some(words) => format!("{trap}; it said: {words}"),
+            None => trap.to_string(),
+        };
+        (Class::Trap, cause)
     } else {
         (Class::Protocol, root(error))
     };
