@@ -68,6 +68,20 @@ pub enum Message {
     Response(Response),
 }
 
+impl Message {
+    /// The JSON text that it carries: params, result or error.
+    pub fn text(&self) -> Option<&Text> {
+        match self {
+            Self::Request(request) => request.params.as_ref(),
+            Self::Notification(notification) => notification.params.as_ref(),
+            Self::Response(response) => {
+                let (Ok(text) | Err(text)) = &response.outcome;
+                Some(text)
+            }
+        }
+    }
+}
+
 /// Something that a proxy did during a turn, in order.
 #[derive(Clone, Debug)]
 pub enum Sent {

@@ -2,8 +2,8 @@
 //! made anew gets it again.
 
 use super::edges::AMBIGUOUS;
-use super::parcel::Edge;
-use super::proxy::{Handshake, Inbound, Status, What};
+use super::parcel::{Edge, RECORD};
+use super::proxy::{Inbound, Status, What};
 use super::recovery::REPLAY_WAIT;
 use super::router::{self, Effect, Router};
 use crate::fault::{Class, Fault, Phase};
@@ -37,8 +37,7 @@ impl Router {
             .iter()
             .any(|proxy| proxy.status != Status::Off && proxy.interests.intercepts());
         let (offered, text) = if proxied && version > PROXY_VERSION {
-            let lower = Edit::Replace("/protocolVersion".into(), Text::of(&PROXY_VERSION));
-            (PROXY_VERSION, edit::apply(&text, &[lower]).unwrap_or(text))
+            (PROXY_VERSION, put_version(text, PROXY_VERSION))
         } else {
             (version, text)
         };
@@ -165,7 +164,7 @@ impl Router {
         let handshake = &self.proxies[index].handshake;
         if handshake.downstream.is_none() {
             let proxy = &mut self.proxies[index];
-            proxy.unseen = handshake_begun(&proxy.handshake);
+            proxy.unseen = proxy.handshake.params.is_some();
             proxy.status = Status::Ready;
             return;
         }
@@ -270,17 +269,11 @@ fn put_version(text: Text, version: u64) -> Text {
     edit::apply(&text, &[put]).unwrap_or(text)
 }
 
-fn handshake_begun(handshake: &Handshake) -> bool {
-    handshake.params.is_some()
-}
-
 fn protocol_version(value: &Text) -> Option<u64> {
     value.slice(scan::find(value, "/protocolVersion")?).decode()
 }
 
 fn size(message: &Incoming) -> usize {
-    // What the record itself takes.
-    const RECORD: usize = 128;
     match message {
         Incoming::Request { params, .. } | Incoming::Notification { params, .. } => {
             RECORD + params.as_ref().map_or(0, Text::len)

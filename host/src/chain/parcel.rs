@@ -7,6 +7,9 @@ use crate::wire::text::Text;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Bytes that the record of a waiting message takes besides its text, roughly.
+pub(super) const RECORD: usize = 128;
+
 /// The name of a request on one hop; also its id on the wire. Never used twice on a connection.
 pub(super) type CallId = u64;
 
@@ -136,16 +139,7 @@ pub(super) enum Body {
 impl Parcel {
     /// Bytes that it keeps in memory, roughly.
     pub(super) fn size(&self) -> usize {
-        // What the record itself takes.
-        const RECORD: usize = 128;
-        let (Body::Request { params: text, .. } | Body::Notification { params: text, .. }) = &self.body else {
-            let Body::Response { outcome, .. } = &self.body else {
-                return RECORD;
-            };
-            let (Ok(text) | Err(text)) = outcome;
-            return RECORD + text.len();
-        };
-        RECORD + text.as_ref().map_or(0, Text::len)
+        RECORD + self.text().map_or(0, Text::len)
     }
 
     pub(super) fn method(&self) -> &Arc<str> {

@@ -2,7 +2,7 @@
 
 use super::interest::Interests;
 use super::lanes::Lanes;
-use super::parcel::{CallId, Direction, Lane};
+use super::parcel::{CallId, Direction, Lane, RECORD};
 use super::restarts::Restarts;
 use crate::log::ProxyLog;
 use crate::message::{Message, Outcome, Peer, RequestId, Ticket};
@@ -154,8 +154,6 @@ pub(super) enum What {
 impl Inbound {
     /// Bytes that it keeps in memory, roughly.
     pub(super) fn size(&self) -> usize {
-        // What the record itself takes.
-        const RECORD: usize = 128;
         let text = match &self.what {
             What::Request { params, .. } | What::Notification { params, .. } => params.as_ref(),
             What::Response { outcome, .. } => match outcome {
@@ -265,11 +263,7 @@ fn is_answer(inbound: &Inbound) -> bool {
 
 fn copy_size(copy: &Inbound) -> usize {
     match &copy.what {
-        What::Copy(Message::Request(request)) => request.params.as_ref().map_or(0, Text::len),
-        What::Copy(Message::Notification(notification)) => notification.params.as_ref().map_or(0, Text::len),
-        What::Copy(Message::Response(response)) => match &response.outcome {
-            Ok(text) | Err(text) => text.len(),
-        },
+        What::Copy(message) => message.text().map_or(0, Text::len),
         _ => 0,
     }
 }

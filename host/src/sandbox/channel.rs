@@ -150,14 +150,12 @@ impl Ledger {
 }
 
 fn size(message: &Message) -> usize {
-    let (method, text) = match message {
-        Message::Request(request) => (request.method.len(), request.params.as_ref()),
-        Message::Notification(notification) => (notification.method.len(), notification.params.as_ref()),
-        Message::Response(response) => match &response.outcome {
-            Ok(text) | Err(text) => (0, Some(text)),
-        },
+    let method = match message {
+        Message::Request(request) => request.method.len(),
+        Message::Notification(notification) => notification.method.len(),
+        Message::Response(_) => 0,
     };
-    method + text.map_or(0, Text::len)
+    method + message.text().map_or(0, Text::len)
 }
 
 impl State {
