@@ -159,7 +159,7 @@ pub fn parse(line: &Bytes) -> Result<Incoming, Malformed> {
 #[derive(Deserialize)]
 struct RawEnvelope<'a> {
     #[serde(borrow)]
-    method: Option<Cow<'a, str>>,
+    method: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     params: Option<&'a RawValue>,
 }
@@ -192,6 +192,8 @@ pub fn unwrap(params: &Text) -> Result<(Arc<str>, Option<Text>), (i64, String)> 
     let Some(method) = raw.method else {
         return Err((-32602, "the envelope has no `method`".into()));
     };
+    let method: Cow<'_, str> = serde_json::from_str(method.get())
+        .map_err(|_| (-32602, "the envelope's `method` is not a string".to_owned()))?;
     match raw.params {
         Some(params) if !params.get().starts_with(['{', '[', 'n']) => Err((
             -32602,
