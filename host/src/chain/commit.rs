@@ -134,7 +134,7 @@ impl Router {
         }
         let requester = Requester::Proxy { index, own: id, behalf };
         let lane = self.lane_of(&method, params.as_ref());
-        let answer_lane = self.carried_lane(&method, params.as_ref());
+        let answer_lane = self.beside_requests(lane.clone(), &method, params.as_ref());
         let call = self.new_call(requester, direction, method.clone(), answer_lane);
         if let Some(id) = id {
             self.proxies[index].requests.insert(id, Target::Call(call));

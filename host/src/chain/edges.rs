@@ -139,7 +139,7 @@ impl Router {
             Requester::Edge(edge, id.clone()),
             direction,
             method.clone(),
-            self.carried_lane(&method, params.as_ref()),
+            self.beside_requests(lane.clone(), &method, params.as_ref()),
         );
         if let Some(record) = self.calls.get_mut(&call) {
             record.directory = directory;

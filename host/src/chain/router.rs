@@ -308,7 +308,11 @@ impl Router {
     /// The lane of a notification, and of the answer to a request. What an MCP server says stays in order, but requests to it don't
     /// wait for each other.
     pub(super) fn carried_lane(&self, method: &str, params: Option<&Text>) -> Lane {
-        let lane = self.lane_of(method, params);
+        self.beside_requests(self.lane_of(method, params), method, params)
+    }
+
+    /// The same for a request whose own lane is known.
+    pub(super) fn beside_requests(&self, lane: Lane, method: &str, params: Option<&Text>) -> Lane {
         if lane != Lane::Own || !is_carrier(method) {
             return lane;
         }
