@@ -1,4 +1,4 @@
-//! Lines that are too long, and outputs that nobody reads: everybody who waits for an answer gets one, or the end.
+//! A cap on lines that the user set, and outputs that nobody reads: everybody who waits for an answer gets one, or the end.
 
 use consort_tests::command::{command, wait, wait_until_gone};
 use consort_tests::session::{begin, notification, prompt, request};
