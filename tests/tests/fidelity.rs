@@ -1,6 +1,7 @@
 //! What nobody edits arrives byte for byte, and what is edited changes in that place alone.
 
 use consort_tests::guests::{guest, proxy};
+use consort_tests::raw::{id, last};
 use consort_tests::session::begin;
 use consort_tests::{AgentListener, Client};
 use std::ffi::OsString;
@@ -19,20 +20,6 @@ fn passthrough(count: usize) -> Vec<OsString> {
     (0..count)
         .flat_map(|_| ["--proxy".into(), proxy("passthrough").into()])
         .collect()
-}
-
-/// The text of a member of a line's outermost object, which the tests write as the last one.
-fn last(line: &str, member: &str) -> String {
-    let (_, rest) = line
-        .split_once(&format!("\"{member}\":"))
-        .unwrap_or_else(|| panic!("no {member} in {line}"));
-    rest.strip_suffix('}').expect("an object ends").to_owned()
-}
-
-/// The id of a request as text; no id of Consort's has a comma in it. The rest of the line need not be what serde_json reads.
-fn id(line: &str) -> &str {
-    let (_, rest) = line.split_once("\"id\":").unwrap_or_else(|| panic!("no id in {line}"));
-    rest.split(',').next().expect("splitting gives something")
 }
 
 fn odd_things_pass(options: &[OsString]) {
