@@ -145,21 +145,3 @@ fn bad_lines_are_answered_or_logged_and_change_nothing() {
     client.send(r#"{"jsonrpc":"2.0","method":"still/alive"}"#);
     assert_eq!(agent.expect()["method"], "still/alive");
 }
-
-#[test]
-fn a_request_that_is_too_long_is_answered() {
-    let listener = AgentListener::new();
-    let mut client = Client::in_front_of(&listener, &[] as &[OsString]);
-    let mut agent = begin(&mut client, &listener);
-    let text = "x".repeat(65 * 1024 * 1024);
-    client.send(&format!(
-        r#"{{"jsonrpc":"2.0","id":"big","method":"session/prompt","params":{{"text":"{text}"}}}}"#
-    ));
-    let answer = client.expect();
-    assert_eq!(
-        (&answer["id"], &answer["error"]["code"]),
-        (&"big".into(), &(-32600).into())
-    );
-    client.send(r#"{"jsonrpc":"2.0","method":"still/alive"}"#);
-    assert_eq!(agent.expect()["method"], "still/alive");
-}
