@@ -257,10 +257,21 @@ fn round(chain: &Chain, random: &mut Random, client: &mut Client, agent: &mut Ag
 }
 
 fn everything_keeps_its_order(chain: &Chain, seed: u64) {
-    let mut random = Random(seed);
+    rounds(chain, &mut Random(seed), 20);
+}
+
+fn rounds(chain: &Chain, random: &mut Random, count: usize) {
     let (mut client, mut agent) = chain.start();
-    for _ in 0..20 {
-        round(chain, &mut random, &mut client, &mut agent);
+    for _ in 0..count {
+        round(chain, random, &mut client, &mut agent);
+    }
+}
+
+/// Many short runs: a proxy that traps again and again is soon passed by, and then nothing happens any more.
+fn everything_keeps_its_order_from_the_first_trap_on(chain: &Chain, seed: u64) {
+    let mut random = Random(seed);
+    for _ in 0..10 {
+        rounds(chain, &mut random, 2);
     }
 }
 
@@ -303,7 +314,7 @@ fn everything_keeps_its_order_while_a_proxy_is_made_anew() {
     for (seed, source) in [(7, "agent"), (8, "client")] {
         for when in ["handler", "after-send", "after-sleep"] {
             let chain = Chain::new("a proxy that traps", &[trap(source, when)]);
-            everything_keeps_its_order(&chain, seed);
+            everything_keeps_its_order_from_the_first_trap_on(&chain, seed);
         }
     }
 }
@@ -323,7 +334,7 @@ fn everything_keeps_its_order_while_proxies_between_others_are_made_anew() {
             editing("session/prompt", 1),
         ],
     );
-    everything_keeps_its_order(&chain, 9);
+    everything_keeps_its_order_from_the_first_trap_on(&chain, 9);
     everything_keeps_its_order(&chain, 10);
 }
 

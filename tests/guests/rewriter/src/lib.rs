@@ -1,8 +1,8 @@
 //! Test guest: edits the params and the result of a configured method from either side.
 //!
-//! Configuration: `{"method": METHOD, "params": [EDIT…], "result": [EDIT…], "hold": MILLISECONDS}`, an edit being an RFC 6902 operation `add`, `replace` or
-//! `remove`. Requests go on under an id of the proxy's own, and their answers are held for a while; of notifications only the params
-//! are edited.
+//! Configuration: `{"method": METHOD, "params": [EDIT…], "result": [EDIT…], "hold": MILLISECONDS}`, an edit being an RFC 6902
+//! operation `add`, `replace` or `remove`. Requests go on under an id of the proxy's own, and their answers are held for a while; of
+//! notifications only the params are edited.
 
 use std::time::Duration;
 
