@@ -385,3 +385,22 @@ fn an_answer_of_the_client_that_cannot_be_read_is_an_error_to_the_agents_request
         }
     }
 }
+
+#[test]
+fn an_answer_of_the_agent_that_is_not_utf_8_is_an_error_to_its_request() {
+    for chain in every(10, &["x/y"]) {
+        let (mut client, mut agent) = chain.start();
+        client.send_json(&request("q", "x/y", &json!({})));
+        let id = agent.expect()["id"].to_string();
+        let line = [
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"t":""#).as_bytes(),
+            b"\xff\"}}\n",
+        ]
+        .concat();
+        agent.send_raw(&line);
+        let answer = client.expect();
+        assert_eq!(answer["id"], "q", "{}: {answer}", chain.name);
+        assert!(answer["error"]["message"].is_string(), "{}: {answer}", chain.name);
+        flows(&mut client, &mut agent, chain.name);
+    }
+}
