@@ -294,7 +294,7 @@ impl Router {
     }
 
     /// A message is about to leave the chain: what proxies must not have changed of it is put back.
-    pub(super) fn at_edge(&self, edge: Edge, mut parcel: Parcel) -> Parcel {
+    pub(super) fn at_edge(&mut self, edge: Edge, mut parcel: Parcel) -> Parcel {
         parcel.body = match parcel.body {
             Body::Request { call, method, params } if edge == Edge::Agent && &*method == "initialize" => {
                 Body::Request {
