@@ -86,6 +86,11 @@ impl Interests {
         self
     }
 
+    /// The latest version of ACP that the proxy understands, if it says so.
+    pub fn latest_version(&self) -> Option<u16> {
+        self.protocol_version
+    }
+
     /// The interests, in the order in which they were given.
     pub fn iter(&self) -> impl Iterator<Item = &Interest> {
         self.all.iter()

@@ -4,6 +4,7 @@
 mod agent_side;
 mod driver;
 mod files;
+mod flow;
 mod load;
 mod streams;
 mod timers;

@@ -22,7 +22,7 @@ impl Router {
         if let Some(call) = self.ends[edge.index()].ids.get(&id).copied() {
             self.cancel(call);
         } else if edge == Edge::Client && self.take_behind_initialize(&id) {
-            self.refuse(edge, id, CANCELLED, "cancelled before anybody had seen it");
+            self.refuse(edge, id, "", CANCELLED, "cancelled before anybody had seen it");
         }
     }
 
@@ -115,7 +115,9 @@ impl Router {
             }))
         });
         if busy {
-            self.travel(parcel.clone(), Position::Proxy(index));
+            let mut early = parcel.clone();
+            early.from = Position::Proxy(index);
+            self.travel(early);
         }
     }
 
@@ -180,12 +182,8 @@ impl Router {
                 method: "session/cancel".into(),
                 params: Some(params),
             };
-            let parcel = Parcel {
-                direction: Direction::Down,
-                lane: Lane::Session(session),
-                body,
-            };
-            self.travel(parcel, Position::Proxy(index));
+            let lane = Lane::Session(session);
+            self.travel(Parcel::new(Direction::Down, lane, body, Position::Proxy(index)));
         }
     }
 }

@@ -32,6 +32,9 @@ impl Router {
                 self.end_of_turn(index, inbound, result.receipt);
             }
         }
+        if self.proxies[index].is_busy() {
+            self.let_answers_pass(index, None);
+        }
         self.settle();
         self.wake(index);
     }
@@ -68,7 +71,7 @@ impl Router {
                 Direction::Up => self.hand_over_responses(index, &hold),
                 Direction::Down => {
                     self.announce_kept_cancels(index, &hold.lane);
-                    self.let_answers_pass(index, &hold.lane);
+                    self.let_answers_pass(index, Some(&hold.lane));
                 }
             }
         }
@@ -148,7 +151,7 @@ impl Router {
             parent.cancelled
         });
         let body = Body::Request { call, method, params };
-        self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
+        self.travel(Parcel::new(direction, lane, body, Position::Proxy(index)));
         if cancelled {
             self.cancel(call);
         }
@@ -186,7 +189,7 @@ impl Router {
         }
         let lane = self.carried_lane(&method, params.as_ref());
         let body = Body::Notification { method, params };
-        self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
+        self.travel(Parcel::new(direction, lane, body, Position::Proxy(index)));
     }
 
     fn commit_response(&mut self, index: usize, response: Response) {
@@ -208,17 +211,17 @@ impl Router {
             .tickets
             .get(&ticket)
             .and_then(|owned| owned.holds.iter().find(|hold| hold.place).cloned());
-        if let Some(mut parcel) = self.begin_answer(call, outcome) {
+        if let Some(mut parcel) = self.begin_answer(call, outcome, Position::Proxy(index)) {
             let lanes = &mut self.proxies[index].lanes;
             let filled = match place {
                 Some(hold) if hold.direction == parcel.direction => {
                     parcel.lane = hold.lane.clone();
                     lanes[hold.direction.index()].fill_place(&hold.lane, ticket, parcel)
                 }
-                _ => Err(parcel),
+                _ => Some(parcel),
             };
-            if let Err(parcel) = filled {
-                self.travel(parcel, Position::Proxy(index));
+            if let Some(parcel) = filled {
+                self.travel(parcel);
             }
         }
         self.take_ticket(index, ticket);

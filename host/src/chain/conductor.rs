@@ -76,7 +76,7 @@ impl Router {
                 None if &*method == "initialize" => {
                     let reason = "this is a proxy: a conductor sends `proxy/initialize` to it; \
                                   `consort run` is what a client starts";
-                    self.refuse(Edge::Client, id, -32600, reason);
+                    self.refuse(Edge::Client, id, &method, -32600, reason);
                 }
                 None => self.client_begins(Incoming::Request { id, method, params }),
             },
@@ -99,7 +99,7 @@ impl Router {
         };
         match message {
             Ok(message) => self.successor_says(message),
-            Err((Some(id), code, reason)) => self.refuse(Edge::Agent, id, code, &reason),
+            Err((Some(id), code, reason)) => self.refuse(Edge::Agent, id, "proxy/successor", code, &reason),
             Err((None, _, reason)) => tracing::warn!("a notification of the successor was dropped: {reason}"),
         }
     }

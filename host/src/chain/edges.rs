@@ -22,14 +22,20 @@ const MAX_UNBORN: usize = 1024 * 1024;
 impl Router {
     /// A line from the client that is no message, and what can be made out of it.
     pub fn client_malformed(&mut self, malformed: &Malformed, skim: &Skim) {
-        self.refuse(Edge::Client, malformed.id.clone(), malformed.code, &malformed.reason);
+        self.refuse(
+            Edge::Client,
+            malformed.id.clone(),
+            "",
+            malformed.code,
+            &malformed.reason,
+        );
         self.unreadable_answer(None, skim, &malformed.reason);
     }
 
     /// A line from the agent that is no message, and what can be made out of it. Only what is clearly a request is answered.
     pub fn agent_malformed(&mut self, malformed: &Malformed, skim: &Skim) {
         if malformed.id != Id::null() {
-            self.refuse(Edge::Agent, malformed.id.clone(), malformed.code, &malformed.reason);
+            self.refuse(Edge::Agent, malformed.id.clone(), "", malformed.code, &malformed.reason);
         }
         self.unreadable_answer(Some(Edge::Agent), skim, &malformed.reason);
     }
@@ -47,7 +53,7 @@ impl Router {
         match message {
             Incoming::Request { id, method, .. } if proxy_method(&method).is_some() => {
                 let reason = format!("`{method}` is for proxies; a client sends `initialize`");
-                self.refuse(Edge::Client, id, -32600, &reason);
+                self.refuse(Edge::Client, id, &method, -32600, &reason);
             }
             Incoming::Notification { method, .. } if proxy_method(&method).is_some() => {
                 tracing::warn!("a notification `{method}` of the client was dropped");
@@ -71,7 +77,7 @@ impl Router {
                     Role::Proxy => "proxy/initialize",
                 };
                 let reason = refused(&method, first);
-                self.refuse(Edge::Client, id, -32600, &reason);
+                self.refuse(Edge::Client, id, &method, -32600, &reason);
             }
             (Phase::Fresh, Incoming::Notification { method, .. }) => {
                 let method = crate::log::printable(&method);
@@ -97,7 +103,7 @@ impl Router {
         match message {
             Incoming::Request { id, method, .. } if proxy_method(&method).is_some() => {
                 let reason = format!("`{method}` is for proxies; this is the agent's end of the chain");
-                self.refuse(Edge::Agent, id, -32600, &reason);
+                self.refuse(Edge::Agent, id, &method, -32600, &reason);
             }
             Incoming::Notification { method, .. } if proxy_method(&method).is_some() => {
                 tracing::warn!("a notification `{method}` of the agent was dropped");
@@ -111,20 +117,20 @@ impl Router {
         }
     }
 
-    /// Answers a peer's request without taking it in.
-    pub(super) fn refuse(&mut self, edge: Edge, id: Id, code: i64, reason: &str) {
-        self.answer_at(edge, &id, &Err(error_text(code, reason, None)));
+    /// Answers a peer's request without taking it in. The method is for those who watch, and empty where it is not known.
+    pub(super) fn refuse(&mut self, edge: Edge, id: Id, method: &str, code: i64, reason: &str) {
+        self.answer_at(edge, &id, method, &Err(error_text(code, reason, None)));
     }
 
-    /// Consort's own answer to a peer.
-    pub(super) fn answer_at(&mut self, edge: Edge, id: &Id, outcome: &Outcome) {
-        self.show_refusal(edge, id, outcome);
+    /// Consort's own answer to a request that was not taken in.
+    pub(super) fn answer_at(&mut self, edge: Edge, id: &Id, method: &str, outcome: &Outcome) {
+        self.show_refused(edge, method, outcome);
         self.write_response(edge, id, outcome);
     }
 
     pub(super) fn request_from(&mut self, edge: Edge, id: Id, method: Arc<str>, params: Option<Text>) {
         if self.is_ambiguous(&method, params.as_ref()) {
-            return self.refuse(edge, id, -32600, AMBIGUOUS);
+            return self.refuse(edge, id, &method, -32600, AMBIGUOUS);
         }
         let direction = edge.inward();
         let lane = self.lane_of(&method, params.as_ref());
@@ -134,6 +140,9 @@ impl Router {
         if let (Lane::Session(session), true) = (&lane, edge == Edge::Client) {
             // The client knows the session, whether or not this chain has seen it begin.
             self.sessions.add(session, directory.clone());
+            if !self.unborn.is_empty() {
+                self.deliver_born(Instant::now());
+            }
         }
         let call = self.new_call(
             Requester::Edge(edge, id.clone()),
@@ -148,8 +157,7 @@ impl Router {
         end.ids.insert(id, call);
         end.open += 1;
         let body = Body::Request { call, method, params };
-        let parcel = Parcel { direction, lane, body };
-        self.travel(parcel, Position::Edge(edge));
+        self.travel(Parcel::new(direction, lane, body, Position::Edge(edge)));
     }
 
     /// Whether a field that decides about order and files is there twice: who reads which one is anybody's guess.
@@ -165,11 +173,8 @@ impl Router {
             return;
         }
         let lane = self.carried_lane(&method, params.as_ref());
-        let parcel = Parcel {
-            direction: edge.inward(),
-            body: Body::Notification { method, params },
-            lane,
-        };
+        let body = Body::Notification { method, params };
+        let parcel = Parcel::new(edge.inward(), lane, body, Position::Edge(edge));
         if edge == Edge::Agent
             && self.births > 0
             && let Lane::Session(session) = &parcel.lane
@@ -178,7 +183,7 @@ impl Router {
         {
             return self.wait_for_birth(parcel);
         }
-        self.travel(parcel, Position::Edge(edge));
+        self.travel(parcel);
     }
 
     pub(super) fn response_from(&mut self, edge: Edge, id: &Id, outcome: Outcome) {
@@ -256,7 +261,7 @@ impl Router {
             && let Some((_, oldest)) = self.unborn.pop_front()
         {
             self.unborn_bytes -= oldest.size();
-            self.travel(oldest, Position::Edge(Edge::Agent));
+            self.travel(oldest);
         }
     }
 
@@ -267,7 +272,7 @@ impl Router {
             let known = matches!(&parcel.lane, Lane::Session(session) if self.sessions.knows(session));
             if known || self.births == 0 || until <= now {
                 self.unborn_bytes -= parcel.size();
-                self.travel(parcel, Position::Edge(Edge::Agent));
+                self.travel(parcel);
             } else {
                 rest.push_back((until, parcel));
             }
@@ -375,10 +380,7 @@ fn is_setup(method: &str) -> bool {
 }
 
 fn session_directory(method: &str, params: Option<&Text>) -> Option<Arc<PathBuf>> {
-    if !matches!(
-        method,
-        "session/new" | "session/load" | "session/resume" | "session/fork"
-    ) {
+    if !is_setup(method) {
         return None;
     }
     let directory = PathBuf::from(scan::string_member(params?, "cwd")?);

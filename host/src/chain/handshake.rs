@@ -14,25 +14,30 @@ use crate::wire::scan;
 use crate::wire::text::Text;
 use std::time::Instant;
 
+/// Bytes of messages that may wait for the answer to `initialize`. One above it is let in alone.
+const MAX_BEHIND: usize = 64 * 1024 * 1024;
+
 impl Router {
     /// The client's `initialize`.
     pub(super) fn initialize(&mut self, id: Id, params: Option<Text>) {
         if self.is_ambiguous("initialize", params.as_ref()) {
-            return self.refuse(Edge::Client, id, -32600, AMBIGUOUS);
+            return self.refuse(Edge::Client, id, "initialize", -32600, AMBIGUOUS);
         }
         let version = params.as_ref().and_then(protocol_version);
         let (Some(version), Some(text)) = (version, params) else {
             return self.refuse(
                 Edge::Client,
                 id,
+                "initialize",
                 -32602,
-                "`initialize` has no `protocolVersion` that is a number",
+                "the params have no `protocolVersion` that is a number",
             );
         };
         let offered = self
             .proxies
             .iter()
-            .filter(|proxy| proxy.status != Status::Off && proxy.interests.intercepts())
+            // One that rests comes back some time.
+            .filter(|proxy| proxy.interests.intercepts())
             .map(|proxy| proxy.version)
             .fold(version, u64::min);
         let text = match offered == version {
@@ -62,7 +67,7 @@ impl Router {
             }
             (Err(error), Some((id, _))) => {
                 let outcome = Err(error);
-                self.show_refusal(Edge::Client, &id, &outcome);
+                self.show_refused(Edge::Client, "initialize", &outcome);
                 self.initialized(&id, outcome);
             }
             (Err(_), None) => {}
@@ -100,8 +105,18 @@ impl Router {
         true
     }
 
+    /// In front of an agent the client is not read any more before the cap. A conductor above has to be: the answer to
+    /// `initialize` comes over the same line.
     pub(super) fn wait_behind_initialize(&mut self, message: Incoming) {
-        self.behind_bytes += size(&message);
+        let size = size(&message);
+        if self.behind_bytes > 0 && self.behind_bytes + size > MAX_BEHIND {
+            const REASON: &str = "too much was sent before `initialize` was answered";
+            return match message {
+                Incoming::Request { id, method, .. } => self.refuse(Edge::Client, id, &method, -32603, REASON),
+                _ => tracing::warn!("a notification was dropped: {REASON}"),
+            };
+        }
+        self.behind_bytes += size;
         self.behind_initialize.push_back(message);
     }
 
@@ -217,8 +232,7 @@ impl Router {
     }
 
     fn push_first(&mut self, index: usize, inbound: Inbound) {
-        self.inbox_bytes += inbound.size();
-        self.proxies[index].inbox.push_front(inbound);
+        self.proxies[index].push_front(inbound);
     }
 
     /// A turn of a replayed `initialize`: what is sent stays here.
@@ -278,8 +292,8 @@ fn protocol_version(value: &Text) -> Option<u64> {
 
 fn size(message: &Incoming) -> usize {
     match message {
-        Incoming::Request { params, .. } | Incoming::Notification { params, .. } => {
-            RECORD + params.as_ref().map_or(0, Text::len)
+        Incoming::Request { method, params, .. } | Incoming::Notification { method, params } => {
+            RECORD + method.len() + params.as_ref().map_or(0, Text::len)
         }
         Incoming::Response { .. } => RECORD,
     }

@@ -1,11 +1,11 @@
 //! Order at one proxy in one direction: what is held keeps back what comes behind it in its lane.
 
-use super::parcel::{Lane, Parcel};
+use super::parcel::{Body, Lane, Parcel};
 use crate::message::Ticket;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Bytes that may be kept back at one proxy in one direction: as much as the largest line.
+/// Bytes that may be kept back at one proxy in one direction: as much as the largest line, unless a user sets that higher.
 const MAX_KEPT: usize = 64 * 1024 * 1024;
 
 /// The lanes of one direction at one proxy. Empty unless the proxy holds something.
@@ -14,6 +14,7 @@ pub(super) struct Lanes {
     everything: Queue,
     sessions: HashMap<Arc<str>, Queue>,
     kept: usize,
+    kept_messages: usize,
 }
 
 #[derive(Debug, Default)]
@@ -79,12 +80,12 @@ impl Lanes {
 
     /// Whether so much is kept back that it has to end. One message above the cap is let in alone.
     pub(super) fn is_full(&self) -> bool {
-        self.kept > MAX_KEPT
+        self.kept > MAX_KEPT && self.kept_messages > 1
     }
 
     /// Keeps a message back, behind everything or behind its session.
     pub(super) fn keep(&mut self, parcel: Parcel, behind_everything: bool) {
-        self.kept += parcel.size();
+        self.count(&parcel);
         let queue = match &parcel.lane {
             Lane::Session(session) if !behind_everything => self.sessions.entry(session.clone()).or_default(),
             _ => &mut self.everything,
@@ -114,7 +115,7 @@ impl Lanes {
             None => queue.waiting.remove(at)?,
         };
         let Kept::Message(parcel) = taken else { return None };
-        self.kept -= parcel.size();
+        self.discount(&parcel);
         Some((parcel, ticket))
     }
 
@@ -141,14 +142,15 @@ impl Lanes {
     }
 
     /// Puts an answer in its place; gives it back if there is none.
-    pub(super) fn fill_place(&mut self, lane: &Lane, ticket: Ticket, answer: Parcel) -> Result<(), Parcel> {
+    pub(super) fn fill_place(&mut self, lane: &Lane, ticket: Ticket, answer: Parcel) -> Option<Parcel> {
         let size = answer.size();
         match self.place(lane, ticket) {
             Some(place) => *place = Kept::Answer(answer),
-            None => return Err(answer),
+            None => return Some(answer),
         }
         self.kept += size;
-        Ok(())
+        self.kept_messages += 1;
+        None
     }
 
     /// Gives a place up.
@@ -185,6 +187,7 @@ impl Lanes {
             Some(next) => {
                 if let Kept::Message(parcel) | Kept::Answer(parcel) = &next {
                     self.kept -= parcel.size();
+                    self.kept_messages -= 1;
                 }
                 Some(next)
             }
@@ -211,10 +214,47 @@ impl Lanes {
             if let Some(at) = queue.waiting.iter().position(found)
                 && let Some(Kept::Message(parcel)) = queue.waiting.remove(at)
             {
-                self.kept -= parcel.size();
+                self.discount(&parcel);
                 return Some(parcel);
             }
         }
         None
+    }
+
+    /// Takes the answers out that wait in a lane, or in all of them.
+    pub(super) fn take_answers(&mut self, lane: Option<&Lane>) -> Vec<Parcel> {
+        let queues: Vec<&mut Queue> = match lane {
+            Some(Lane::Session(session)) => self.sessions.get_mut(session).into_iter().collect(),
+            Some(_) => Vec::new(),
+            None => self.sessions.values_mut().collect(),
+        };
+        let mut answers = Vec::new();
+        for queue in queues {
+            let answer =
+                |kept: &Kept| matches!(kept, Kept::Message(parcel) if matches!(parcel.body, Body::Response { .. }));
+            if !queue.waiting.iter().any(answer) {
+                continue;
+            }
+            for kept in std::mem::take(&mut queue.waiting) {
+                match kept {
+                    Kept::Message(parcel) if matches!(parcel.body, Body::Response { .. }) => answers.push(parcel),
+                    kept => queue.waiting.push_back(kept),
+                }
+            }
+        }
+        for answer in &answers {
+            self.discount(answer);
+        }
+        answers
+    }
+
+    fn count(&mut self, parcel: &Parcel) {
+        self.kept += parcel.size();
+        self.kept_messages += 1;
+    }
+
+    fn discount(&mut self, parcel: &Parcel) {
+        self.kept -= parcel.size();
+        self.kept_messages -= 1;
     }
 }

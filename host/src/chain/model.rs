@@ -441,8 +441,8 @@ proptest! {
         }
         let router = &world.bench.router;
         prop_assert!(router.calls.is_empty(), "calls are left: {:?}", router.calls);
-        prop_assert_eq!(router.inbox_bytes, 0);
         for proxy in &router.proxies {
+            prop_assert_eq!(proxy.inbox_bytes(), 0);
             prop_assert!(proxy.tickets.is_empty(), "tickets are left: {:?}", proxy.tickets);
             prop_assert!(proxy.requests.is_empty(), "requests are left: {:?}", proxy.requests);
             for lanes in &proxy.lanes {

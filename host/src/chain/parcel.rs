@@ -123,6 +123,8 @@ pub(super) struct Parcel {
     pub(super) direction: Direction,
     pub(super) lane: Lane,
     pub(super) body: Body,
+    /// Who sent it, or passed it on last.
+    pub(super) from: Position,
 }
 
 /// What a parcel carries.
@@ -145,9 +147,19 @@ pub(super) enum Body {
 }
 
 impl Parcel {
+    /// A message that somebody sends.
+    pub(super) fn new(direction: Direction, lane: Lane, body: Body, from: Position) -> Self {
+        Self {
+            direction,
+            lane,
+            body,
+            from,
+        }
+    }
+
     /// Bytes that it keeps in memory, roughly.
     pub(super) fn size(&self) -> usize {
-        RECORD + self.text().map_or(0, Text::len)
+        RECORD + self.method().len() + self.text().map_or(0, Text::len)
     }
 
     pub(super) fn method(&self) -> &Arc<str> {

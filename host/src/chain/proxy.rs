@@ -18,6 +18,10 @@ const MAX_COPIES: usize = 256;
 /// turn may send a thousand.
 const MAX_OPEN: usize = 12_000;
 
+/// Bytes that may wait for a proxy which has reached that: everybody goes on being read meanwhile, since only that brings the
+/// answers.
+const MAX_BUSY_BYTES: usize = 16 * 1024 * 1024;
+
 /// Bytes of copies that wait for an observer. One above it is let in alone.
 const MAX_COPY_BYTES: usize = 4 * 1024 * 1024;
 
@@ -42,7 +46,8 @@ pub(super) struct ProxyState {
     /// The latest version of ACP that it understands.
     pub(super) version: u64,
     pub(super) status: Status,
-    pub(super) inbox: VecDeque<Inbound>,
+    inbox: VecDeque<Inbound>,
+    inbox_bytes: usize,
     copies: VecDeque<Inbound>,
     copy_bytes: usize,
     lost: u64,
@@ -156,14 +161,16 @@ pub(super) enum What {
 impl Inbound {
     /// Bytes that it keeps in memory, roughly.
     pub(super) fn size(&self) -> usize {
-        let text = match &self.what {
-            What::Request { params, .. } | What::Notification { params, .. } => params.as_ref(),
+        let (method, text) = match &self.what {
+            What::Request { method, params, .. } | What::Notification { method, params } => {
+                (method.len(), params.as_ref())
+            }
             What::Response { outcome, .. } => match outcome {
-                Ok(text) | Err(text) => Some(text),
+                Ok(text) | Err(text) => (0, Some(text)),
             },
-            What::Copy(_) | What::Replay { .. } => None,
+            What::Copy(_) | What::Replay { .. } => (0, None),
         };
-        RECORD + text.map_or(0, Text::len)
+        RECORD + method + text.map_or(0, Text::len)
     }
 }
 
@@ -176,6 +183,7 @@ impl ProxyState {
             version: version(registration),
             status: Status::Ready,
             inbox: VecDeque::new(),
+            inbox_bytes: 0,
             copies: VecDeque::new(),
             copy_bytes: 0,
             lost: 0,
@@ -217,8 +225,33 @@ impl ProxyState {
             }
     }
 
-    /// The next message, and how many bytes the inbox lost with it: what it owns first, then copies.
-    pub(super) fn next(&mut self) -> Option<(Inbound, usize)> {
+    /// Whether more waits for it than may while it takes nothing but answers.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.is_busy() && self.inbox_bytes > MAX_BUSY_BYTES
+    }
+
+    /// Bytes that wait in its inbox.
+    pub(super) fn inbox_bytes(&self) -> usize {
+        self.inbox_bytes
+    }
+
+    pub(super) fn push_back(&mut self, inbound: Inbound) {
+        self.inbox_bytes += inbound.size();
+        self.inbox.push_back(inbound);
+    }
+
+    pub(super) fn push_front(&mut self, inbound: Inbound) {
+        self.inbox_bytes += inbound.size();
+        self.inbox.push_front(inbound);
+    }
+
+    pub(super) fn drain_inbox(&mut self) -> Vec<Inbound> {
+        self.inbox_bytes = 0;
+        self.inbox.drain(..).collect()
+    }
+
+    /// The next message, and whether it comes from the inbox: what it owns first, then copies.
+    pub(super) fn next(&mut self) -> Option<(Inbound, bool)> {
         let next = if self.status == Status::Ready && self.is_busy() {
             let at = self.inbox.iter().position(is_answer)?;
             self.inbox.remove(at)
@@ -226,12 +259,12 @@ impl ProxyState {
             self.inbox.pop_front()
         };
         if let Some(inbound) = next {
-            let size = inbound.size();
-            return Some((inbound, size));
+            self.inbox_bytes -= inbound.size();
+            return Some((inbound, true));
         }
         let copy = self.copies.pop_front()?;
         self.copy_bytes -= copy_size(&copy);
-        Some((copy, 0))
+        Some((copy, false))
     }
 
     /// Queues a copy, or counts it as lost.

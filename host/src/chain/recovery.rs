@@ -5,7 +5,7 @@ use super::parcel::{Body, CallId, Direction, Edge, Parcel, Position, Requester, 
 use super::proxy::{Inbound, OwnedWhat, Status, Target, What};
 use super::restarts::COOL_DOWN;
 use super::router::{Effect, Phase, Router};
-use crate::fault::Fault;
+use crate::fault::{Class, Fault, Phase as FaultPhase};
 use crate::message::{Registration, Ticket};
 use crate::wire::envelope::error_text;
 use crate::wire::text::Text;
@@ -41,12 +41,21 @@ impl Router {
 
     fn drain_inbox(&mut self, index: usize) -> Vec<Inbound> {
         let proxy = &mut self.proxies[index];
-        let inbox: Vec<Inbound> = proxy.inbox.drain(..).collect();
         proxy.drop_copies();
         proxy.closed.clear();
-        let bytes: usize = inbox.iter().map(Inbound::size).sum();
-        self.inbox_bytes = self.inbox_bytes.saturating_sub(bytes);
-        inbox
+        proxy.drain_inbox()
+    }
+
+    /// Proxies that take nothing but answers, and have too much waiting for them meanwhile, fail.
+    pub(super) fn end_overfull(&mut self) {
+        for index in std::mem::take(&mut self.overfull) {
+            let proxy = &self.proxies[index];
+            if proxy.is_overfull() && proxy.running.is_none() {
+                let cause =
+                    "it waits for so many answers that it takes nothing else, and too much waits for it meanwhile";
+                self.failed(index, None, &Fault::new(Class::Flood, FaultPhase::Receive, cause));
+            }
+        }
     }
 
     /// Ends everything that the proxy had in its hands, apart from messages that it has not touched.
@@ -88,7 +97,7 @@ impl Router {
         {
             let direction = owned.direction;
             let body = Body::Notification { method, params };
-            self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
+            self.travel(Parcel::new(direction, lane, body, Position::Proxy(index)));
         }
     }
 
@@ -122,7 +131,7 @@ impl Router {
                     let cancelled = std::mem::take(&mut record.cancelled);
                     let lane = self.lane_of(&method, params.as_ref());
                     let body = Body::Request { call, method, params };
-                    self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
+                    self.travel(Parcel::new(direction, lane, body, Position::Proxy(index)));
                     if cancelled {
                         self.cancel(call);
                     }
@@ -131,7 +140,7 @@ impl Router {
             What::Notification { method, params } => {
                 let lane = self.carried_lane(&method, params.as_ref());
                 let body = Body::Notification { method, params };
-                self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
+                self.travel(Parcel::new(direction, lane, body, Position::Proxy(index)));
             }
             What::Response { hold, .. } => self.end_holds(index, inbound.ticket, hold.into_iter().collect()),
             What::Copy(_) | What::Replay { .. } => {}
@@ -232,22 +241,24 @@ impl Router {
     pub fn give_up(&mut self, reason: &str) {
         let error = error_text(-32603, reason, None);
         if let Some((id, _)) = self.first.take() {
-            self.answer_at(Edge::Client, &id, &Err(error.clone()));
+            self.answer_at(Edge::Client, &id, "initialize", &Err(error.clone()));
         }
         let both = self.role == Role::Proxy;
         let answered = |edge: Edge| both || edge == Edge::Client;
         for call in self.calls_where(|call| matches!(call.requester, Requester::Edge(edge, _) if answered(edge))) {
+            let outcome = Err(error.clone());
+            self.show_given_up(call, &outcome);
             if let Some(record) = self.calls.remove(&call)
                 && let Requester::Edge(edge, id) = record.requester
             {
-                self.answer_at(edge, &id, &Err(error.clone()));
+                self.write_response(edge, &id, &outcome);
             }
         }
         self.ends.iter_mut().for_each(|end| end.open = 0);
         self.phase = Phase::Fresh;
         for message in std::mem::take(&mut self.behind_initialize) {
-            if let crate::wire::envelope::Incoming::Request { id, .. } = message {
-                self.answer_at(Edge::Client, &id, &Err(error.clone()));
+            if let crate::wire::envelope::Incoming::Request { id, method, .. } = message {
+                self.answer_at(Edge::Client, &id, &method, &Err(error.clone()));
             }
         }
         self.behind_bytes = 0;

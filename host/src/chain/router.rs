@@ -128,8 +128,8 @@ pub struct Router {
     pub(super) births: usize,
     pub(super) ready: VecDeque<usize>,
     pub(super) effects: VecDeque<Effect>,
-    /// Bytes in the proxies' inboxes.
-    pub(super) inbox_bytes: usize,
+    /// Proxies that too much waits for, to be looked at when the message at hand has found its place.
+    pub(super) overfull: Vec<usize>,
     /// Holds that ended, to be followed up when the message at hand has found its place.
     pub(super) releases: VecDeque<(usize, Hold)>,
     pub(super) tap: OptionalTap,
@@ -175,7 +175,7 @@ impl Router {
             births: 0,
             ready: VecDeque::new(),
             effects: VecDeque::new(),
-            inbox_bytes: 0,
+            overfull: Vec::new(),
             releases: VecDeque::new(),
             tap,
             next_number: 0,
@@ -210,7 +210,9 @@ impl Router {
             (Status::Restarting | Status::Replaying, _) | (_, Some(_)) => proxy.lanes.iter().map(Lanes::kept).sum(),
             _ => 0,
         };
-        self.inbox_bytes + self.proxies.iter().map(kept).sum::<usize>()
+        // One that takes nothing but answers has a cap of its own: what is read next may be an answer.
+        let waiting = self.proxies.iter().filter(|proxy| !proxy.is_busy());
+        waiting.map(|proxy| proxy.inbox_bytes() + kept(proxy)).sum()
     }
 
     /// Bytes of the client that wait for the end of `initialize`: only the agent can end that.
@@ -252,6 +254,9 @@ impl Router {
 
     /// Follows up on holds that ended: what they kept back goes on, in order.
     pub(super) fn settle(&mut self) {
+        if !self.overfull.is_empty() {
+            self.end_overfull();
+        }
         while let Some((index, hold)) = self.releases.pop_front() {
             let Hold {
                 direction, lane, place, ..
@@ -263,7 +268,7 @@ impl Router {
             while let Some(kept) = self.proxies[index].lanes[direction.index()].next(&lane) {
                 match kept {
                     Kept::Message(parcel) => self.resume(index, parcel, gate),
-                    Kept::Answer(parcel) => self.travel(parcel, Position::Proxy(index)),
+                    Kept::Answer(parcel) => self.travel(parcel),
                     // Never handed out.
                     Kept::Place(_) => {}
                 }
@@ -301,6 +306,8 @@ impl Router {
         }
         match params.and_then(|params| scan::string_member(params, "sessionId")) {
             Some(session) => Lane::Session(self.sessions.name(session)),
+            // Nothing of a connection comes behind its end.
+            None if method == "mcp/disconnect" => params.map_or(Lane::Own, |params| self.server_lane(params)),
             None => Lane::Own,
         }
     }
@@ -313,12 +320,17 @@ impl Router {
 
     /// The same for a request whose own lane is known.
     pub(super) fn beside_requests(&self, lane: Lane, method: &str, params: Option<&Text>) -> Lane {
-        if lane != Lane::Own || !is_carrier(method) {
-            return lane;
+        match (lane, params) {
+            (Lane::Own, Some(params)) if is_carrier(method) => self.server_lane(params),
+            (lane, _) => lane,
         }
-        let member = |key| params.and_then(|params| scan::string_member(params, key));
+    }
+
+    /// The lane of the MCP server that these params or this result name.
+    fn server_lane(&self, text: &Text) -> Lane {
+        let member = |key| scan::string_member(text, key);
         match member("connectionId").or_else(|| member("serverId")) {
-            // No session is called like that.
+            // A session that is called like that would share the lane: its messages would wait more, and stay in order.
             Some(server) => Lane::Session(self.sessions.name(format!("\0mcp\0{server}"))),
             None => Lane::Own,
         }
@@ -326,13 +338,13 @@ impl Router {
 
     /// Sends an answer on its way back, once. Requests that are still open on its behalf are given up.
     pub(super) fn respond(&mut self, call: CallId, outcome: Outcome, from: Position) {
-        if let Some(parcel) = self.begin_answer(call, outcome) {
-            self.travel(parcel, from);
+        if let Some(parcel) = self.begin_answer(call, outcome, from) {
+            self.travel(parcel);
         }
     }
 
     /// Makes an answer, once.
-    pub(super) fn begin_answer(&mut self, call: CallId, outcome: Outcome) -> Option<Parcel> {
+    pub(super) fn begin_answer(&mut self, call: CallId, outcome: Outcome, from: Position) -> Option<Parcel> {
         let record = self.calls.get_mut(&call)?;
         if record.answered {
             return None;
@@ -359,8 +371,14 @@ impl Router {
             // What follows in the new session must not overtake the news of it.
             lane = Lane::Session(self.sessions.name(session));
         }
+        if &*method == "mcp/connect"
+            && let Ok(result) = &outcome
+        {
+            // The same for what is said over a new connection.
+            lane = self.server_lane(result);
+        }
         let body = Body::Response { call, method, outcome };
-        wanted.then_some(Parcel { direction, lane, body })
+        wanted.then_some(Parcel::new(direction, lane, body, from))
     }
 }
 

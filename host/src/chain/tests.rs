@@ -2,6 +2,7 @@
 
 mod mcp;
 mod versions;
+mod waiting;
 
 use super::bench::{
     Bench, answer, chunk, everything, incoming, method, notify, ok, pass, prompt, prompt_at_agent, registered, request,

@@ -9,17 +9,21 @@ use crate::wire::envelope::error_text;
 
 impl Router {
     /// Moves a message on from a place until somebody has it.
-    pub(super) fn travel(&mut self, mut parcel: Parcel, from: Position) {
-        let mut hop_from = from;
-        let mut place = self.next_place(from, parcel.direction);
+    pub(super) fn travel(&mut self, parcel: Parcel) {
+        let from = parcel.from;
+        self.travel_past(parcel, from);
+    }
+
+    fn travel_past(&mut self, mut parcel: Parcel, last: Position) {
+        let mut place = self.next_place(last, parcel.direction);
         loop {
             match place {
                 Position::Edge(edge) => {
                     let parcel = self.at_edge(edge, parcel);
-                    self.show(&parcel, hop_from, place);
+                    self.show(&parcel, place);
                     return self.leave(edge, parcel);
                 }
-                Position::Proxy(index) => match self.visit(index, parcel, Gate::All, &mut hop_from) {
+                Position::Proxy(index) => match self.visit(index, parcel, Gate::All) {
                     Some(onward) => parcel = onward,
                     None => return,
                 },
@@ -30,10 +34,8 @@ impl Router {
 
     /// Goes on with a message that a proxy kept back.
     pub(super) fn resume(&mut self, index: usize, parcel: Parcel, gate: Gate) {
-        // Where it came from is not known any more: the neighbour on the side that it comes from.
-        let mut from = self.next_place(Position::Proxy(index), parcel.direction.opposite());
-        if let Some(parcel) = self.visit(index, parcel, gate, &mut from) {
-            self.travel(parcel, Position::Proxy(index));
+        if let Some(parcel) = self.visit(index, parcel, gate) {
+            self.travel_past(parcel, Position::Proxy(index));
         }
     }
 
@@ -52,7 +54,7 @@ impl Router {
     }
 
     /// Shows a message to a proxy; gives it back if it goes past.
-    fn visit(&mut self, index: usize, mut parcel: Parcel, gate: Gate, from: &mut Position) -> Option<Parcel> {
+    fn visit(&mut self, index: usize, mut parcel: Parcel, gate: Gate) -> Option<Parcel> {
         let place = Position::Proxy(index);
         if let Body::Response { call, .. } = &parcel.body {
             match self.calls.get(call)?.requester {
@@ -62,10 +64,12 @@ impl Router {
                     behalf,
                 } if owner == index => {
                     if gate != Gate::Open && self.response_waits(index, &parcel) {
-                        self.proxies[index].lanes[parcel.direction.index()].keep(parcel, false);
+                        let (direction, lane) = (parcel.direction, parcel.lane.clone());
+                        self.keep_back(index, parcel, false);
+                        self.check_kept(index, direction, &lane);
                         return None;
                     }
-                    self.show(&parcel, *from, place);
+                    self.show(&parcel, place);
                     let placing = self.place_response(index, behalf, &parcel, gate);
                     self.deliver_response(index, own, parcel, placing);
                     return None;
@@ -89,16 +93,16 @@ impl Router {
                 _ => None,
             };
             if let Some(behalf) = passed {
-                self.show(&parcel, *from, place);
-                *from = place;
+                self.show(&parcel, place);
                 parcel = self.end_leg(index, call, behalf, parcel)?;
+                parcel.from = place;
             }
             self.copy_response(index, &parcel);
             return Some(parcel);
         }
         match self.wants(index, &parcel) {
             Some(How::Intercept) => {
-                self.show(&parcel, *from, place);
+                self.show(&parcel, place);
                 self.deliver(index, parcel);
                 None
             }
@@ -125,12 +129,20 @@ impl Router {
         }
         self.announce_cancel(index, &parcel);
         let (direction, lane) = (parcel.direction, parcel.lane.clone());
-        let lanes = &mut self.proxies[index].lanes[direction.index()];
-        lanes.keep(parcel, behind_everything);
-        if lanes.is_full() {
-            self.end_holding(index, direction, &lane);
-        }
+        self.keep_back(index, parcel, behind_everything);
+        self.check_kept(index, direction, &lane);
         None
+    }
+
+    fn keep_back(&mut self, index: usize, parcel: Parcel, behind_everything: bool) {
+        self.proxies[index].lanes[parcel.direction.index()].keep(parcel, behind_everything);
+    }
+
+    /// What is kept back has a bound.
+    fn check_kept(&mut self, index: usize, direction: Direction, lane: &Lane) {
+        if self.proxies[index].lanes[direction.index()].is_full() {
+            self.end_holding(index, direction, lane);
+        }
     }
 
     /// Whether an answer for the agent passes what is held. It does unless all that is in front of it will have its turn soon

@@ -1,6 +1,6 @@
 //! Giving messages to proxies: deliveries, copies, and the turn that comes next.
 
-use super::parcel::{Body, CallId, Direction, Lane, Parcel, Requester, Responder};
+use super::parcel::{Body, CallId, Direction, Lane, Parcel, Position, Requester, Responder};
 use super::proxy::{Hold, Inbound, Owned, OwnedWhat, Status, What};
 use super::router::{Gate, Router};
 use crate::message::{How, Message, Notification, Peer, Request, RequestId, Response, Ticket, Turn};
@@ -34,7 +34,9 @@ impl Router {
     /// A message becomes the proxy's.
     pub(super) fn deliver(&mut self, index: usize, parcel: Parcel) {
         let ticket = self.number();
-        let Parcel { direction, lane, body } = parcel;
+        let Parcel {
+            direction, lane, body, ..
+        } = parcel;
         let (what, owned) = match body {
             Body::Request { call, method, params } => {
                 if let Some(record) = self.calls.get_mut(&call) {
@@ -88,7 +90,9 @@ impl Router {
 
     /// The response to a proxy's own request. What it holds up ends with the request that it belongs to.
     pub(super) fn deliver_response(&mut self, index: usize, own: RequestId, parcel: Parcel, placing: Placing) {
-        let Parcel { direction, lane, body } = parcel;
+        let Parcel {
+            direction, lane, body, ..
+        } = parcel;
         let Body::Response { call, method, outcome } = body else {
             return;
         };
@@ -176,15 +180,16 @@ impl Router {
             let (Some((parcel, _)), Some(own)) = (taken, own_id) else {
                 return;
             };
+            self.show(&parcel, Position::Proxy(index));
             self.deliver_response(index, own, parcel, Placing::Kept);
         }
     }
 
-    /// A proxy keeps what it had its turn with: answers for the agent do not wait behind that.
-    pub(super) fn let_answers_pass(&mut self, index: usize, lane: &Lane) {
-        let answer = |parcel: &Parcel| parcel.lane == *lane && matches!(parcel.body, Body::Response { .. });
-        while let Some(parcel) = self.proxies[index].lanes[Direction::Down.index()].take(answer) {
-            self.resume(index, parcel, Gate::Open);
+    /// A proxy keeps what it had its turn with, or takes nothing but answers: answers for the agent do not wait behind that. Without
+    /// a lane, all of them.
+    pub(super) fn let_answers_pass(&mut self, index: usize, lane: Option<&Lane>) {
+        for answer in self.proxies[index].lanes[Direction::Down.index()].take_answers(lane) {
+            self.resume(index, answer, Gate::Open);
         }
     }
 
@@ -214,8 +219,10 @@ impl Router {
     }
 
     pub(super) fn enqueue(&mut self, index: usize, inbound: Inbound) {
-        self.inbox_bytes += inbound.size();
-        self.proxies[index].inbox.push_back(inbound);
+        self.proxies[index].push_back(inbound);
+        if self.proxies[index].is_overfull() {
+            self.overfull.push(index);
+        }
         self.wake(index);
     }
 
@@ -296,9 +303,10 @@ impl Router {
             if !proxy.can_run() {
                 continue;
             }
-            let Some((inbound, size)) = proxy.next() else { continue };
-            self.inbox_bytes = self.inbox_bytes.saturating_sub(size);
-            if self.is_stale(index, &inbound, size > 0) {
+            let Some((inbound, from_inbox)) = proxy.next() else {
+                continue;
+            };
+            if self.is_stale(index, &inbound, from_inbox) {
                 self.wake(index);
                 continue;
             }

@@ -4,19 +4,18 @@ use super::parcel::{Body, CallId, Edge, Parcel, Position, Requester, Responder};
 use super::router::Router;
 use crate::message::{Message, Outcome};
 use crate::tap::{Hop, Kind, Place};
-use crate::wire::envelope::Id;
 use crate::wire::text::Text;
 
 impl Router {
     /// A message goes over a hop.
-    pub(super) fn show(&self, parcel: &Parcel, from: Position, to: Position) {
+    pub(super) fn show(&self, parcel: &Parcel, to: Position) {
         let Some(tap) = &self.tap else { return };
         let id = match parcel.body {
             Body::Request { call, .. } | Body::Response { call, .. } => Some(call.to_string()),
             Body::Notification { .. } => None,
         };
         tap.hop(&Hop {
-            from: from.into(),
+            from: parcel.from.into(),
             to: to.into(),
             kind: parcel.kind(),
             method: parcel.method(),
@@ -50,19 +49,54 @@ impl Router {
         });
     }
 
-    /// Consort answers a request by itself, at an end of the chain.
-    pub(super) fn show_refusal(&self, edge: Edge, id: &Id, outcome: &Outcome) {
+    /// Consort answers a request at an end of the chain without taking it in. It gets a number of its own, since the peer's may be
+    /// anything.
+    pub(super) fn show_refused(&mut self, edge: Edge, method: &str, outcome: &Outcome) {
+        if self.tap.is_none() {
+            return;
+        }
+        let number = self.number().to_string();
         let Some(tap) = &self.tap else { return };
-        let (kind, text) = match outcome {
-            Ok(text) => (Kind::Result, text),
-            Err(text) => (Kind::Error, text),
+        let place = Position::Edge(edge).into();
+        let hop = Hop {
+            from: place,
+            to: Place::Host,
+            kind: Kind::Request,
+            method,
+            id: Some(&number),
+            text: None,
         };
+        tap.hop(&hop);
+        let (kind, text) = answer(outcome);
         tap.hop(&Hop {
             from: Place::Host,
+            to: place,
+            kind,
+            text: Some(text),
+            ..hop
+        });
+    }
+
+    /// Consort answers a request for whoever owes the answer.
+    pub(super) fn show_given_up(&self, call: CallId, outcome: &Outcome) {
+        let (Some(tap), Some(record)) = (&self.tap, self.calls.get(&call)) else {
+            return;
+        };
+        let Requester::Edge(edge, _) = record.requester else {
+            return;
+        };
+        let from = match record.responder {
+            Responder::Edge(edge) => Position::Edge(edge).into(),
+            Responder::Proxy(index, _) | Responder::KeptBack(index) => Place::Proxy(index),
+            Responder::Nobody => Place::Host,
+        };
+        let (kind, text) = answer(outcome);
+        tap.hop(&Hop {
+            from,
             to: Position::Edge(edge).into(),
             kind,
-            method: "",
-            id: Some(id.as_json()),
+            method: &record.method,
+            id: Some(&call.to_string()),
             text: Some(text),
         });
     }
@@ -88,10 +122,7 @@ impl Router {
     /// Consort answers a proxy.
     pub(super) fn show_host_answer(&self, index: usize, operation: u64, outcome: &Outcome) {
         let Some(tap) = &self.tap else { return };
-        let (kind, text) = match outcome {
-            Ok(text) => (Kind::Result, text),
-            Err(text) => (Kind::Error, text),
-        };
+        let (kind, text) = answer(outcome);
         tap.hop(&Hop {
             from: Place::Host,
             to: Place::Proxy(index),
@@ -100,6 +131,13 @@ impl Router {
             id: Some(&operation.to_string()),
             text: Some(text),
         });
+    }
+}
+
+fn answer(outcome: &Outcome) -> (Kind, &Text) {
+    match outcome {
+        Ok(text) => (Kind::Result, text),
+        Err(text) => (Kind::Error, text),
     }
 }
 

@@ -21,16 +21,6 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
-/// Bytes that may wait for the client before the agent is not read any more.
-const MAX_TO_CLIENT: usize = 1024 * 1024;
-
-/// Bytes that may wait for the agent before the client is not read any more. More than the other way, since a client that is
-/// not read cannot tell that it has gone.
-const MAX_TO_AGENT: usize = 16 * 1024 * 1024;
-
-/// Bytes that may wait for proxies before neither side is read any more.
-const MAX_QUEUED: usize = 8 * 1024 * 1024;
-
 /// Turns without a look at what came in: two proxies that talk to each other must not keep everybody else waiting.
 const MAX_TURNS: usize = 256;
 
@@ -39,13 +29,6 @@ const READ_TIME: Duration = Duration::from_secs(10);
 
 /// The longest time after the end of the client's input: a day.
 const MAX_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// How long a client that waits for its agent may go unread. Then it is read on for a while, since only that shows whether it
-/// is still there.
-const MAX_UNREAD: Duration = Duration::from_secs(30);
-
-/// Bytes that are read then, on top of what waits already.
-const UNREAD_BYTES: usize = 64 * 1024 * 1024;
 
 /// How long the agent may be silent after `initialize`. Editors give up after 20 to 60 s.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -331,40 +314,8 @@ impl Driver {
         }
     }
 
-    /// How much waits for the agent: for a proxy, all that waits for the conductor above.
-    fn waiting_for_agent(&mut self) -> usize {
-        match self.options.agent {
-            Some(_) => self.router.agent_output().waiting(),
-            None => self.router.client_output().waiting(),
-        }
-    }
-
-    /// How much may wait for the agent now.
-    fn most_to_agent(&mut self) -> usize {
-        if self.waiting_for_agent() < MAX_TO_AGENT {
-            self.unread_since = None;
-            return MAX_TO_AGENT;
-        }
-        let now = Instant::now();
-        match self.unread_since {
-            None => {
-                self.unread_since = Some(now);
-                self.timers.add(now + MAX_UNREAD, Due::Chain);
-                MAX_TO_AGENT
-            }
-            Some(since) if now.duration_since(since) < MAX_UNREAD => MAX_TO_AGENT,
-            Some(_) => MAX_TO_AGENT + UNREAD_BYTES,
-        }
-    }
-
     async fn wait(&mut self) -> Woken {
-        let queued = self.router.queued_bytes();
-        // What waits behind `initialize` waits for the agent, which must go on being read then.
-        let read_client = self.client_open
-            && queued + self.router.behind_initialize_bytes() < MAX_QUEUED
-            && self.waiting_for_agent() < self.most_to_agent();
-        let read_agent =
-            self.agent_open && queued < MAX_QUEUED && self.router.client_output().waiting() < MAX_TO_CLIENT;
+        let (read_client, read_agent) = (self.reads_client(), self.reads_agent());
         let more = self.router.has_work();
         let write_client = self.router.client_output().waiting() > 0;
         let write_agent = self.router.agent_output().waiting() > 0;

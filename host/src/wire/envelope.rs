@@ -7,6 +7,9 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+/// Bytes of the longest id that is taken: it is remembered as long as its request waits. Peers in use take numbers and UUIDs.
+pub const MAX_ID: usize = 4096;
+
 /// A request id as its peer wrote it; equal only to the same id of the same JSON type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Id(Arc<str>);
@@ -27,8 +30,11 @@ impl Id {
         self.0.parse().ok()
     }
 
-    /// Takes an id from JSON text: a string, an integer or null.
+    /// Takes an id from JSON text: a string, an integer or null, of no more than [`MAX_ID`] bytes.
     pub fn parse(raw: &str) -> Option<Self> {
+        if raw.len() > MAX_ID {
+            return None;
+        }
         match raw.as_bytes().first()? {
             b'"' if raw.contains('\\') => {
                 let plain: String = serde_json::from_str(raw).ok()?;
@@ -119,9 +125,10 @@ pub fn parse(line: &Bytes) -> Result<Incoming, Malformed> {
     }
     let id = match raw.id {
         None => None,
-        Some(raw) => {
-            Some(Id::parse(raw.get()).ok_or_else(|| invalid("`id` is neither a string, nor an integer, nor null"))?)
-        }
+        Some(raw) => Some(
+            Id::parse(raw.get())
+                .ok_or_else(|| invalid("`id` is neither a string, nor an integer, nor null, or too long"))?,
+        ),
     };
     let part = |raw: &RawValue| slice(line, text, raw);
     if let Some(method) = raw.method {

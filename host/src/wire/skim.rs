@@ -33,7 +33,10 @@ pub struct Skim {
     token: Option<Vec<u8>>,
     key: Vec<u8>,
     id: Option<Vec<u8>>,
+    /// There are several ids: none of them counts.
+    ambiguous: bool,
     method: bool,
+    outcome: bool,
 }
 
 impl Skim {
@@ -67,7 +70,7 @@ impl Skim {
     /// The id of the request that the line is, if it is one and both can be made out.
     pub fn asked(&self) -> Option<Id> {
         let id = std::str::from_utf8(self.id.as_ref()?).ok()?;
-        self.method.then(|| Id::parse(id))?
+        (self.method && !self.ambiguous).then(|| Id::parse(id))?
     }
 
     /// The number of the request that the line answers, if it is a response to one of Consort's.
@@ -75,7 +78,7 @@ impl Skim {
         let id = std::str::from_utf8(self.id.as_ref()?).ok()?;
         // Some peers keep numbers as floating point.
         let id = id.strip_suffix(".0").unwrap_or(id);
-        (!self.method).then(|| id.parse().ok())?
+        (self.outcome && !self.method && !self.ambiguous).then(|| id.parse().ok())?
     }
 
     fn next(&mut self, byte: u8) {
@@ -109,6 +112,11 @@ impl Skim {
             (_, b'}' | b']') => self.place = Place::Over,
             (Place::Key, b':') if self.depth == 0 => {
                 self.key = self.token.take().unwrap_or_default();
+                match self.key.as_slice() {
+                    b"\"method\"" => self.method = true,
+                    b"\"result\"" | b"\"error\"" => self.outcome = true,
+                    _ => {}
+                }
                 self.begin(Place::Value);
             }
             (Place::Value, b',') if self.depth == 0 => {
@@ -133,10 +141,9 @@ impl Skim {
 
     /// A member of the outermost object is complete.
     fn member(&mut self) {
-        match self.key.as_slice() {
-            b"\"id\"" if self.id.is_none() => self.id = self.token.take(),
-            b"\"method\"" => self.method = true,
-            _ => {}
+        if self.key == b"\"id\"" {
+            self.ambiguous |= self.id.is_some();
+            self.id = self.token.take();
         }
     }
 }
@@ -155,6 +162,8 @@ mod tests {
         assert_eq!(answered(br#"{"id":5.0,"result":{}}"#), Some(5));
         assert_eq!(answered(br#"{"id":5,"method":"x","params":7}"#), None);
         assert_eq!(answered(br#"{"params":7,"method":"x","id":5}"#), None);
+        assert_eq!(answered(br#"{"level":30,"id":5,"msg":"a line of a log"}"#), None);
+        assert_eq!(answered(br#"{"id":5,"id":6,"result":{}}"#), None);
         assert_eq!(answered(b"a banner with {\"id\":5}"), None);
         assert_eq!(answered(br#"[{"id":5}]"#), None);
         assert_eq!(answered(b"{}"), None);

@@ -1,6 +1,6 @@
 //! What MCP servers say over ACP stays in order, and nobody's call waits for another one's.
 
-use crate::chain::bench::{Bench, everything, pass};
+use crate::chain::bench::{Bench, answer, everything, ok, pass, request};
 use crate::message::Peer;
 use serde_json::{Value, json};
 
@@ -49,4 +49,33 @@ fn a_call_that_is_held_delays_neither_other_calls_nor_its_own_cancel() {
     assert_eq!(seen.len(), 2, "{seen:?}");
     assert_eq!(seen[0]["params"]["requestId"], 2);
     assert_eq!(seen[1]["params"]["params"]["n"], 7);
+}
+
+#[test]
+fn nothing_is_said_over_a_connection_before_it_is_there_or_after_its_end() {
+    let mut bench = Bench::new(vec![everything()]);
+    bench.agent(json!({"id": 1, "method": "mcp/connect", "params": {"serverId": "s"}}));
+    let (index, connect) = bench.turn();
+    let own = request(
+        Peer::Client,
+        Some(1),
+        Some(connect.ticket),
+        "mcp/connect",
+        json!({"serverId": "s"}),
+    );
+    bench.done(index, vec![own]);
+    let asked = bench.at_client()[0]["id"].clone();
+    bench.client(json!({"id": asked, "result": {"connectionId": "c"}}));
+    bench.client(note("c", 1));
+    let (index, _) = bench.turn();
+    assert!(bench.at_agent().is_empty(), "the proxy has the news of the connection");
+    bench.done(
+        index,
+        vec![answer(Peer::Agent, connect.ticket, ok(json!({"connectionId": "c"})))],
+    );
+    let (index, _held) = bench.turn();
+    bench.kept(index, Vec::new());
+    bench.client(json!({"id": 2, "method": "mcp/disconnect", "params": {"connectionId": "c"}}));
+    let seen = bench.at_agent();
+    assert_eq!((seen.len(), &seen[0]["id"]), (1, &json!(1)), "{seen:?}");
 }
