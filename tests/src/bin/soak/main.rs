@@ -1,6 +1,6 @@
 //! A soak: mixed traffic over many sessions through a chain of guests, some of which trap now and then, for as long as you like.
 //!
-//!     cargo run -p consort-tests --bin soak -- [--minutes N] [--seed S] [--rate ACTIONS-A-SECOND]
+//!     cargo build --release -p consort-tests && target/release/soak [--minutes N] [--seed S] [--rate ACTIONS-A-SECOND]
 //!
 //! While it runs, both sides check that every request gets exactly one answer, that a session's messages arrive in order, undoubled
 //! and complete, and that nothing is edited that should not be. Once a minute it prints what the process takes; at the end it
