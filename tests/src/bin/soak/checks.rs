@@ -25,6 +25,8 @@ pub(crate) struct Session {
     questions: u64,
     /// Turns up to this one are over: nothing of them may come any more.
     over: u64,
+    /// The last turn that the agent never saw. What it does in an earlier one, of a prompt that was given up, may go on.
+    refused: u64,
     /// Announcements of commands that came.
     commands: u64,
 }
@@ -168,8 +170,11 @@ impl Checks {
         let Some(session) = session else {
             return Err("its session is not there".into());
         };
-        if turn <= session.over || turn > session.turn {
-            return Err(format!("turn {} is over, {} began last", session.over, session.turn));
+        if turn <= session.over || turn > session.turn || turn == session.refused {
+            let Session {
+                turn, over, refused, ..
+            } = session;
+            return Err(format!("turn {over} is over, {refused} was refused, {turn} began last"));
         }
         if turn > session.streaming {
             (session.streaming, session.received, session.questions) = (turn, 0, 0);
@@ -231,7 +236,10 @@ impl Checks {
             self.count(if fault { "errors of traps" } else { "errors of cancels" });
             return !turn.load && (fault || (turn.given_up && error["code"] == -32800));
         }
-        session.over = turn.turn;
+        match result["stopReason"].as_str() {
+            Some("refusal") => session.refused = turn.turn,
+            _ => session.over = turn.turn,
+        }
         let received = match session.streaming == turn.turn {
             true => session.received,
             false => 0,
