@@ -51,7 +51,7 @@ fn read(mut content: &[u8], cap: usize, reads: &[u8]) -> Vec<Seen> {
         assert!(buffer.room().len() <= cap, "more than the cap waits for its end");
     }
     seen.extend(buffer.last_line().map(told));
-    assert_eq!(buffer.last_line(), None);
+    assert!(buffer.last_line().is_none());
     seen
 }
 
