@@ -1,5 +1,6 @@
 //! A line is the message that a naive tree says it is, or is refused with the code that it has to be; written again, in whatever
-//! portions, it is the same message, with params, result and error byte for byte.
+//! portions, it is the same message, with params, result and error byte for byte; wrapped for another conductor, it is so again
+//! behind the unwrapping. What is skimmed of a line agrees with that.
 //!
 //! Input: sizes of writes, a separator, and lines.
 
@@ -7,6 +8,7 @@ use crate::feed;
 use crate::tree::{self, Kind, Node};
 use crate::wire::envelope::{self, Id, Incoming};
 use crate::wire::output::Output;
+use crate::wire::skim::Skim;
 use crate::wire::text::Text;
 use bytes::Bytes;
 use std::io::IoSlice;
@@ -24,7 +26,9 @@ pub fn check(data: &[u8]) {
     let mut messages = Vec::new();
     for line in content.split(|&byte| byte == b'\n') {
         let line = content.slice_ref(line);
+        skim(&line, writes);
         let Some(message) = parse(&line) else { continue };
+        wrap(&message);
         write(&mut output, &message);
         messages.push(message);
         if let Some(&size) = sizes.next() {
@@ -46,6 +50,83 @@ pub fn check(data: &[u8]) {
         assert!(!line.contains(&b'\r'), "{line:?}");
     }
     assert_eq!(lines.next(), None);
+}
+
+/// What is skimmed of a line does not depend on its pieces, and is what a tree says if it is an object whose keys are written plainly.
+fn skim(line: &[u8], cuts: &[u8]) {
+    let whole = Skim::of(line);
+    let found = (whole.asked(), whole.answered());
+    let mut pieces = Skim::default();
+    let mut rest = line;
+    for &cut in cuts {
+        let (piece, behind) = rest.split_at(usize::from(cut).min(rest.len()));
+        pieces.feed(piece);
+        rest = behind;
+    }
+    pieces.feed(rest);
+    assert_eq!((pieces.asked(), pieces.answered()), found, "{line:?} in {cuts:?}");
+
+    let Some(text) = std::str::from_utf8(line).ok().filter(|text| tree::is_json(text)) else {
+        return;
+    };
+    let Kind::Object(members) = tree::parse(text).kind else {
+        assert_eq!(found, (None, None), "{text}");
+        return;
+    };
+    let raw = |wanted: &str| -> Vec<&str> {
+        let plain = members.iter().filter(|member| text[member.start..].starts_with(wanted));
+        plain.map(|member| &text[member.value.span.clone()]).collect()
+    };
+    let ids = raw("\"id\"");
+    // Of several ids, and of long ones, nothing is promised.
+    let [id] = ids.as_slice() else { return };
+    if id.len() > 1_000 {
+        return;
+    }
+    let calls = !raw("\"method\"").is_empty();
+    let id = Some(*id).filter(|id| !id.starts_with(['{', '[']));
+    let asked = id.filter(|_| calls).and_then(Id::parse);
+    let number = |id: &str| id.strip_suffix(".0").unwrap_or(id).parse().ok();
+    let answered = id.filter(|_| !calls).and_then(number);
+    assert_eq!(found, (asked, answered), "{text}");
+}
+
+/// In an envelope and out of it again, a call is what it was.
+fn wrap(message: &Incoming) {
+    let (Incoming::Request { method, params, .. } | Incoming::Notification { method, params }) = message else {
+        return;
+    };
+    let mut output = Output::default();
+    output.wrapped_call(None, "proxy/successor", method, params.as_ref());
+    let mut line = Vec::new();
+    take(&mut output, &mut line, usize::MAX);
+    while output.waiting() > 0 {
+        take(&mut output, &mut line, usize::MAX);
+    }
+    line.pop();
+    let Some(Incoming::Notification {
+        params: Some(wrapped), ..
+    }) = parse(&Bytes::from(line))
+    else {
+        panic!("{message:?} was lost in its envelope");
+    };
+    match envelope::unwrap(&wrapped) {
+        Ok((name, inner)) => {
+            let again = Incoming::Notification {
+                method: name,
+                params: inner,
+            };
+            let plain = Incoming::Notification {
+                method: method.clone(),
+                params: params.clone(),
+            };
+            assert!(
+                same(&plain, &again),
+                "{message:?} came out of its envelope as {again:?}"
+            );
+        }
+        Err(why) => panic!("{message:?} does not come out of its envelope: {why:?}"),
+    }
 }
 
 /// Writes at most so many bytes.

@@ -10,7 +10,7 @@ const LETTERS: u8 = 0xff;
 const ESCAPES: u8 = 0xfe;
 
 /// The most that a segment grows to.
-const MOST: usize = 192 * 1024;
+const MOST: usize = 64 * 1024;
 
 /// Cuts input into segments.
 pub fn segments(data: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -1,10 +1,12 @@
 //! Whatever the cuts of the input, the lines are those that splitting all of it at once gives; what is over the cap is told
-//! and never kept.
+//! and never kept, but skimmed to its end.
 //!
 //! Input: the cap (two bytes), sizes of reads, a separator, and what is read.
 
 use crate::feed;
+use crate::wire::envelope::Id;
 use crate::wire::lines::{Line, LineBuffer};
+use crate::wire::skim::Skim;
 
 /// The largest cap: above what is copied out of the read buffer.
 const MOST: usize = 40_000;
@@ -27,8 +29,14 @@ pub fn check(data: &[u8]) {
     );
 }
 
-/// A line, or none for one that is too long.
-type Seen = Option<Vec<u8>>;
+/// What is handed out.
+#[derive(Debug, PartialEq)]
+enum Seen {
+    /// A line.
+    Whole(Vec<u8>),
+    /// A line that is too long, and what was made out of it.
+    TooLong(Option<Id>, Option<u64>),
+}
 
 fn read(mut content: &[u8], cap: usize, reads: &[u8]) -> Vec<Seen> {
     let mut buffer = LineBuffer::new(cap);
@@ -57,8 +65,8 @@ fn read(mut content: &[u8], cap: usize, reads: &[u8]) -> Vec<Seen> {
 
 fn told(line: Line) -> Seen {
     match line {
-        Line::Whole(bytes) => Some(bytes.to_vec()),
-        Line::TooLong { .. } => None,
+        Line::Whole(bytes) => Seen::Whole(bytes.to_vec()),
+        Line::TooLong(skipped) => Seen::TooLong(skipped.skim.asked(), skipped.skim.answered()),
     }
 }
 
@@ -66,6 +74,12 @@ fn reference(content: &[u8], cap: usize) -> Vec<Seen> {
     content
         .split(|&byte| byte == b'\n')
         .filter(|line| line.len() > cap || !line.trim_ascii().is_empty())
-        .map(|line| (line.len() <= cap).then(|| line.to_vec()))
+        .map(|line| {
+            if line.len() <= cap {
+                return Seen::Whole(line.to_vec());
+            }
+            let skim = Skim::of(line);
+            Seen::TooLong(skim.asked(), skim.answered())
+        })
         .collect()
 }

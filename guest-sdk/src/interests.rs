@@ -16,7 +16,10 @@ use crate::raw;
 /// let interests = Interests::new().intercept(Client, "session/prompt").observe(Agent, "*");
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Interests(Vec<Interest>);
+pub struct Interests {
+    all: Vec<Interest>,
+    protocol_version: Option<u16>,
+}
 
 /// One interest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +67,18 @@ impl Interests {
             .observe(Peer::Client, "session/delete")
     }
 
+    /// Also says which version of ACP (`protocolVersion`) is the latest that the proxy understands; without this it is 1. As long as
+    /// a proxy intercepts anything, no later version is spoken through it.
+    #[must_use]
+    pub fn protocol_version(self, latest: u16) -> Self {
+        Self {
+            protocol_version: Some(latest),
+            ..self
+        }
+    }
+
     fn and(mut self, source: Peer, method: impl Into<String>, how: How) -> Self {
-        self.0.push(Interest {
+        self.all.push(Interest {
             source,
             method: method.into(),
             how,
@@ -75,13 +88,13 @@ impl Interests {
 
     /// The interests, in the order in which they were given.
     pub fn iter(&self) -> impl Iterator<Item = &Interest> {
-        self.0.iter()
+        self.all.iter()
     }
 
     /// What these interests mean for a message: nothing, a copy, or owning it.
     pub fn matching(&self, source: Peer, method: &str) -> Option<How> {
         let mut matching = self
-            .0
+            .all
             .iter()
             .filter(|interest| interest.source == source && matches(&interest.method, method));
         matching
@@ -92,11 +105,11 @@ impl Interests {
     }
 
     pub(crate) fn observes(&self) -> bool {
-        self.0.iter().any(|interest| interest.how == How::Observe)
+        self.all.iter().any(|interest| interest.how == How::Observe)
     }
 
     #[cfg(target_family = "wasm")]
-    pub(crate) fn into_raw(self) -> Vec<raw::Interest> {
+    pub(crate) fn into_raw(self) -> raw::Registration {
         let raw = |interest: Interest| raw::Interest {
             source: interest.source.raw(),
             method: interest.method,
@@ -105,7 +118,10 @@ impl Interests {
                 How::Intercept => raw::How::Intercept,
             },
         };
-        self.0.into_iter().map(raw).collect()
+        raw::Registration {
+            interests: self.all.into_iter().map(raw).collect(),
+            protocol_version: self.protocol_version,
+        }
     }
 }
 

@@ -142,7 +142,7 @@ pub mod __private {
     /// # Errors
     /// What the proxy's `start` says.
     #[cfg(target_family = "wasm")]
-    pub fn start<P: crate::Proxy>(config: crate::__bindings::Value) -> Result<Vec<raw::Interest>, String> {
+    pub fn start<P: crate::Proxy>(config: crate::__bindings::Value) -> Result<raw::Registration, String> {
         crate::panic::install_hook();
         let runtime = Runtime::new();
         Runtime::enter(Some(runtime.clone()));
@@ -170,8 +170,7 @@ macro_rules! export {
             impl $crate::__bindings::Guest for Component {
                 fn start(
                     config: $crate::__bindings::Value,
-                ) -> ::core::result::Result<::std::vec::Vec<$crate::__bindings::Interest>, ::std::string::String>
-                {
+                ) -> ::core::result::Result<$crate::__bindings::Registration, ::std::string::String> {
                     $crate::__private::start::<$proxy>(config)
                 }
 

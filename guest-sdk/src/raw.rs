@@ -8,7 +8,7 @@ pub(crate) use crate::__bindings::consort::proxy::channel::{
 #[cfg(target_family = "wasm")]
 pub(crate) use crate::__bindings::consort::proxy::json::{Content, Edit, Value};
 #[cfg(target_family = "wasm")]
-pub(crate) use crate::__bindings::{How, Interest, Receipt};
+pub(crate) use crate::__bindings::{How, Interest, Receipt, Registration};
 
 #[cfg(not(target_family = "wasm"))]
 mod native;

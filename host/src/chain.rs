@@ -6,6 +6,7 @@
 mod bench;
 mod cancel;
 mod commit;
+mod conductor;
 mod edges;
 mod handshake;
 mod host;
@@ -23,6 +24,8 @@ mod sessions;
 mod tests;
 mod travel;
 mod turns;
+mod watch;
 
+pub use conductor::Role;
 pub(crate) use host::file_answer;
 pub use router::{Effect, ProxySetup, Router};

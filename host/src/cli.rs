@@ -2,6 +2,7 @@
 //!
 //! Standard output carries what a command is for (in `run`: ACP and nothing else); all other text goes to standard error.
 
+mod agent;
 mod build;
 mod chain;
 mod completions;
@@ -10,6 +11,7 @@ mod demo_agent;
 mod exit;
 mod inspect;
 mod prompt;
+mod proxy;
 mod run;
 mod stdio;
 mod text;
@@ -61,6 +63,7 @@ struct LogArguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Arguments),
+    Proxy(proxy::Arguments),
     Prompt(prompt::Arguments),
     Inspect(inspect::Arguments),
     Build(build::Arguments),
@@ -94,6 +97,7 @@ pub fn main() -> ExitCode {
     start_log(cli.log.log.as_deref().unwrap_or(cli.command.default_log()));
     let outcome = match cli.command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Proxy(arguments) => proxy::run(&arguments),
         Command::Prompt(arguments) => prompt::run(arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Build(arguments) => build::run(arguments),

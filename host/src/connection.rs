@@ -9,6 +9,7 @@ mod streams;
 mod timers;
 
 use crate::agent::AgentCommand;
+pub use crate::chain::Role;
 use crate::tap::OptionalTap;
 use anyhow::Context as _;
 use std::future::Future;
@@ -17,6 +18,10 @@ use std::pin::Pin;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
+
+/// The longest line in bytes unless another is set. Prompts carry images and files; agents in use have been seen to write lines of
+/// several MiB.
+pub const DEFAULT_MAX_LINE: usize = 64 * 1024 * 1024;
 
 /// A proxy of the chain, as the user named it.
 #[derive(Clone, Debug)]
@@ -36,8 +41,10 @@ pub struct ProxyOptions {
 pub struct ConnectionOptions {
     /// The proxies, client side first.
     pub proxies: Vec<ProxyOptions>,
-    /// The agent.
-    pub agent: AgentCommand,
+    /// The agent. Without one the chain is a proxy for the conductor on the client's streams.
+    pub agent: Option<AgentCommand>,
+    /// The longest line in bytes that is taken from either side.
+    pub max_line: usize,
     /// How long pending requests may go on after the client's input has ended.
     pub grace: Duration,
     /// Sees all traffic.
@@ -79,10 +86,11 @@ pub async fn serve(options: ConnectionOptions, client: ClientStreams) -> anyhow:
 /// # Errors
 ///
 /// When the connection's task fails.
-pub async fn serve_failure(sentence: String, client: ClientStreams) -> anyhow::Result<Ending> {
+pub async fn serve_failure(role: Role, sentence: String, client: ClientStreams) -> anyhow::Result<Ending> {
     let options = ConnectionOptions {
         proxies: Vec::new(),
-        agent: AgentCommand::new("none"),
+        agent: (role == Role::Agent).then(|| AgentCommand::new("none")),
+        max_line: DEFAULT_MAX_LINE,
         grace: Duration::ZERO,
         tap: None,
         progress: false,

@@ -15,4 +15,5 @@ pub mod log;
 pub mod message;
 pub mod sandbox;
 pub mod tap;
+pub mod trace;
 pub mod wire;

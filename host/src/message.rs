@@ -135,6 +135,15 @@ pub enum How {
     Intercept,
 }
 
+/// What a proxy says of itself when it starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Registration {
+    /// What it wants to see.
+    pub interests: Vec<Interest>,
+    /// The latest version of ACP that it understands, if it says so.
+    pub protocol_version: Option<u16>,
+}
+
 /// Which messages a proxy wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interest {

@@ -14,4 +14,4 @@ mod state;
 
 pub use engine::{Loaded, Prepared, Sandbox, read_component};
 pub use instance::Instance;
-pub use limits::{DEFAULT_MEMORY, MAX_MESSAGE};
+pub use limits::{DEFAULT_MEMORY, ProxyLimits};

@@ -1,5 +1,6 @@
 //! A window on the traffic: every message on every hop, for the demo and for traces. Must not know how it is shown.
 
+use crate::wire::text::Text;
 use std::sync::Arc;
 
 /// A place in the chain, from the client's side to the agent's.
@@ -9,8 +10,10 @@ pub enum Place {
     Client,
     /// The proxy with this index; 0 is the one next to the client.
     Proxy(usize),
-    /// The agent process.
+    /// The agent process, or what a conductor above has behind this chain.
     Agent,
+    /// Consort itself: services for proxies, and answers of its own.
+    Host,
 }
 
 /// What kind of message went over a hop.
@@ -35,10 +38,12 @@ pub struct Hop<'a> {
     pub to: Place,
     /// What it is.
     pub kind: Kind,
-    /// Its method; of a response, the method of the request.
+    /// Its method; of a response, the method of the request, if that is known.
     pub method: &'a str,
-    /// The JSON text of `params`, `result` or `error`; `null` where there is none.
-    pub text: &'a str,
+    /// The JSON text of the request's id on this hop; none of a notification. A response has that of its request.
+    pub id: Option<&'a str>,
+    /// The text of `params`, `result` or `error`, if there is one.
+    pub text: Option<&'a Text>,
 }
 
 /// Something that watches the traffic. Called on the connection's task: it must be quick and must not wait.

@@ -5,4 +5,5 @@ pub mod envelope;
 pub mod lines;
 pub mod output;
 pub mod scan;
+pub mod skim;
 pub mod text;

@@ -9,6 +9,7 @@ pub mod frame;
 pub mod guests;
 pub mod real;
 pub mod session;
+pub mod stack;
 pub mod terminal;
 pub mod transcript;
 

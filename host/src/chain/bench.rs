@@ -1,10 +1,12 @@
 //! What the chain's tests share: a scripted client and agent at the ends, scripted proxies in between, no WebAssembly.
 
+use super::Role;
 use super::{Effect, ProxySetup, Router};
 use crate::fault::{Class, Fault, Phase};
 use crate::log::ProxyLog;
 use crate::message::{
-    How, Interest, Message, Notification, Outcome, Peer, Receipt, Request, Response, Sent, Ticket, Turn, TurnResult,
+    How, Interest, Message, Notification, Outcome, Peer, Receipt, Registration, Request, Response, Sent, Ticket, Turn,
+    TurnResult,
 };
 use crate::wire::envelope::{self, Incoming};
 use crate::wire::output::Output;
@@ -26,6 +28,14 @@ pub(super) fn everything() -> Vec<Interest> {
             how: How::Intercept,
         })
         .to_vec()
+}
+
+/// What a proxy says that says nothing about versions.
+pub(super) fn registered(interests: Vec<Interest>) -> Registration {
+    Registration {
+        interests,
+        protocol_version: None,
+    }
 }
 
 pub(super) fn incoming(value: &Value) -> Incoming {
@@ -58,11 +68,11 @@ impl Bench {
             ProxySetup {
                 log: ProxyLog::new(name.clone()),
                 name,
-                interests,
+                registration: registered(interests),
             }
         });
         let mut bench = Self {
-            router: Router::new(setups.collect(), None),
+            router: Router::new(Role::Agent, setups.collect(), None),
         };
         bench.client(json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 1}}));
         assert!(matches!(bench.router.next_effect(), Some(Effect::StartAgent)));

@@ -9,14 +9,16 @@ use crate::wire::envelope::{Id, error_text};
 use crate::wire::scan;
 use crate::wire::text::Text;
 
+/// The id of the request that a peer gives up.
+pub(super) fn cancelled_id(params: Option<&Text>) -> Option<Id> {
+    let range = scan::find(params?, "/requestId")?;
+    Id::parse(&params?.slice(range).to_text())
+}
+
 impl Router {
     /// `$/cancel_request` from a peer at an end.
     pub(super) fn cancel_from_edge(&mut self, edge: Edge, params: Option<&Text>) {
-        let own_id = params.and_then(|params| {
-            let range = scan::find(params, "/requestId")?;
-            Id::parse(&params.slice(range).to_text())
-        });
-        let Some(id) = own_id else { return };
+        let Some(id) = cancelled_id(params) else { return };
         if let Some(call) = self.ends[edge.index()].ids.get(&id).copied() {
             self.cancel(call);
         } else if edge == Edge::Client && self.take_behind_initialize(&id) {
@@ -32,8 +34,9 @@ impl Router {
             Some(Target::Host(operation)) => {
                 self.proxies[index].requests.remove(&own);
                 self.effects.push_back(Effect::Forget { operation });
-                let error = error_text(CANCELLED, "cancelled", None);
-                self.deliver_host_response(index, own, Err(error));
+                let outcome = Err(error_text(CANCELLED, "cancelled", None));
+                self.show_host_answer(index, operation, &outcome);
+                self.deliver_host_response(index, own, outcome);
             }
             None => {}
         }
@@ -48,12 +51,13 @@ impl Router {
             return;
         }
         let children = record.children.clone();
+        self.show_cancel(call);
+        let Some(record) = self.calls.get(&call) else { return };
         match record.responder {
             Responder::Edge(edge) => {
                 let params = Text::of(&serde_json::json!({ "requestId": call }));
-                let end = &mut self.ends[edge.index()];
-                if end.gone.is_none() {
-                    end.output.call(None, "$/cancel_request", Some(&params));
+                if self.ends[edge.index()].gone.is_none() {
+                    self.write_cancel(edge, &params);
                 }
             }
             Responder::Proxy(index, ticket) => {

@@ -277,6 +277,7 @@ impl Router {
             .map(|(own, _)| *own);
         if let Some(own) = own {
             proxy.requests.remove(&own);
+            self.show_host_answer(index, operation, &outcome);
             self.deliver_host_response(index, own, outcome);
         }
     }

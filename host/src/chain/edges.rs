@@ -1,10 +1,12 @@
 //! The ends of the chain: what the client and the agent send, where it enters, and where answers and messages leave.
 
-use super::parcel::{Body, Call, CallId, Edge, Lane, Parcel, Position, Requester, Responder};
+use super::conductor::{Role, proxy_method};
+use super::parcel::{Body, CallId, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::router::{BIRTH_WAIT, Effect, Phase, Router, is_birth};
 use crate::message::Outcome;
 use crate::wire::envelope::{Id, Incoming, Malformed, error_text};
 use crate::wire::scan;
+use crate::wire::skim::Skim;
 use crate::wire::text::Text;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -18,21 +20,36 @@ pub(super) const AMBIGUOUS: &str = "a key that tells the session, its directory 
 const MAX_UNBORN: usize = 1024 * 1024;
 
 impl Router {
-    /// A line from the client that is no message.
-    pub fn client_malformed(&mut self, malformed: &Malformed) {
-        let error = error_text(malformed.code, &malformed.reason, None);
-        self.ends[0].output.response(&malformed.id, &Err(error));
+    /// A line from the client that is no message, and what can be made out of it.
+    pub fn client_malformed(&mut self, malformed: &Malformed, skim: &Skim) {
+        self.refuse(Edge::Client, malformed.id.clone(), malformed.code, &malformed.reason);
+        self.unreadable_answer(None, skim, &malformed.reason);
     }
 
-    /// A message from the client.
+    /// A line from the agent that is no message, and what can be made out of it. Only what is clearly a request is answered.
+    pub fn agent_malformed(&mut self, malformed: &Malformed, skim: &Skim) {
+        if malformed.id != Id::null() {
+            self.refuse(Edge::Agent, malformed.id.clone(), malformed.code, &malformed.reason);
+        }
+        self.unreadable_answer(Some(Edge::Agent), skim, &malformed.reason);
+    }
+
+    /// A message from the client, or from the conductor whose proxy this is.
     pub fn from_client(&mut self, message: Incoming) {
+        match self.role {
+            Role::Agent => self.client_says(message),
+            Role::Proxy => self.conductor_says(message),
+        }
+        self.settle();
+    }
+
+    fn client_says(&mut self, message: Incoming) {
         match message {
-            Incoming::Request { id, method, params } if is_proxy_method(&method) => {
+            Incoming::Request { id, method, .. } if proxy_method(&method).is_some() => {
                 let reason = format!("`{method}` is for proxies; a client sends `initialize`");
-                drop(params);
                 self.refuse(Edge::Client, id, -32600, &reason);
             }
-            Incoming::Notification { method, .. } if is_proxy_method(&method) => {
+            Incoming::Notification { method, .. } if proxy_method(&method).is_some() => {
                 tracing::warn!("a notification `{method}` of the client was dropped");
             }
             Incoming::Notification { method, params } if &*method == "$/cancel_request" => {
@@ -41,7 +58,6 @@ impl Router {
             Incoming::Response { id, outcome } => self.response_from(Edge::Client, &id, outcome),
             other => self.client_begins(other),
         }
-        self.settle();
     }
 
     /// A request or notification of the client, in its phase.
@@ -50,7 +66,11 @@ impl Router {
             (Phase::Initializing, message) => self.wait_behind_initialize(message),
             (_, Incoming::Request { id, method, params }) if &*method == "initialize" => self.initialize(id, params),
             (Phase::Fresh, Incoming::Request { id, method, .. }) => {
-                let reason = format!("`{method}` before `initialize`: send `initialize` first");
+                let first = match self.role {
+                    Role::Agent => "initialize",
+                    Role::Proxy => "proxy/initialize",
+                };
+                let reason = refused(&method, first);
                 self.refuse(Edge::Client, id, -32600, &reason);
             }
             (Phase::Fresh, Incoming::Notification { method, .. }) => {
@@ -69,12 +89,17 @@ impl Router {
 
     /// A message from the agent.
     pub fn from_agent(&mut self, message: Incoming) {
+        self.agent_says(message);
+        self.settle();
+    }
+
+    pub(super) fn agent_says(&mut self, message: Incoming) {
         match message {
-            Incoming::Request { id, method, .. } if is_proxy_method(&method) => {
+            Incoming::Request { id, method, .. } if proxy_method(&method).is_some() => {
                 let reason = format!("`{method}` is for proxies; this is the agent's end of the chain");
                 self.refuse(Edge::Agent, id, -32600, &reason);
             }
-            Incoming::Notification { method, .. } if is_proxy_method(&method) => {
+            Incoming::Notification { method, .. } if proxy_method(&method).is_some() => {
                 tracing::warn!("a notification `{method}` of the agent was dropped");
             }
             Incoming::Notification { method, params } if &*method == "$/cancel_request" => {
@@ -84,13 +109,17 @@ impl Router {
             Incoming::Request { id, method, params } => self.request_from(Edge::Agent, id, method, params),
             Incoming::Notification { method, params } => self.notification_from(Edge::Agent, method, params),
         }
-        self.settle();
     }
 
     /// Answers a peer's request without taking it in.
     pub(super) fn refuse(&mut self, edge: Edge, id: Id, code: i64, reason: &str) {
-        let error = error_text(code, reason, None);
-        self.ends[edge.index()].output.response(&id, &Err(error));
+        self.answer_at(edge, &id, &Err(error_text(code, reason, None)));
+    }
+
+    /// Consort's own answer to a peer.
+    pub(super) fn answer_at(&mut self, edge: Edge, id: &Id, outcome: &Outcome) {
+        self.show_refusal(edge, id, outcome);
+        self.write_response(edge, id, outcome);
     }
 
     pub(super) fn request_from(&mut self, edge: Edge, id: Id, method: Arc<str>, params: Option<Text>) {
@@ -151,7 +180,7 @@ impl Router {
         self.travel(parcel, Position::Edge(edge));
     }
 
-    fn response_from(&mut self, edge: Edge, id: &Id, outcome: Outcome) {
+    pub(super) fn response_from(&mut self, edge: Edge, id: &Id, outcome: Outcome) {
         let known = id.as_number().filter(|call| {
             self.calls
                 .get(call)
@@ -160,7 +189,7 @@ impl Router {
         match known {
             Some(call) => self.answer_from_edge(edge, call, outcome),
             None => {
-                let side = if edge == Edge::Client { "client" } else { "agent" };
+                let side = edge.name();
                 let id = crate::log::printable(id.as_json());
                 tracing::debug!("a response of the {side} to no open request ({id}) was dropped");
                 self.dropped_responses += 1;
@@ -168,14 +197,24 @@ impl Router {
         }
     }
 
-    /// An answer of the agent that cannot be read: its request is answered with an error, since no other answer will come.
-    pub fn unreadable_answer(&mut self, call: u64, reason: &str) {
-        let waits = |record: &Call| record.responder == Responder::Edge(Edge::Agent) && !record.answered;
-        if self.calls.get(&call).is_some_and(waits) {
-            let reason = format!("the agent's answer cannot be read: {reason}");
-            self.answer_from_edge(Edge::Agent, call, Err(error_text(-32603, &reason, None)));
-            self.settle();
+    /// An answer that cannot be read: its request is answered with an error, since no other answer will come. Without an edge, the
+    /// answer may be for either.
+    fn unreadable_answer(&mut self, edge: Option<Edge>, skim: &Skim, reason: &str) {
+        let Some(call) = skim.answered() else { return };
+        let Some(record) = self.calls.get(&call).filter(|record| !record.answered) else {
+            return;
+        };
+        let Responder::Edge(asked) = record.responder else {
+            return;
+        };
+        if edge.is_some_and(|edge| edge != asked)
+            || (edge.is_none() && self.role == Role::Agent && asked == Edge::Agent)
+        {
+            return;
         }
+        let reason = format!("the {}'s answer cannot be read: {reason}", asked.name());
+        self.answer_from_edge(asked, call, Err(error_text(-32603, &reason, None)));
+        self.settle();
     }
 
     pub(super) fn answer_from_edge(&mut self, edge: Edge, call: CallId, outcome: Outcome) {
@@ -253,6 +292,28 @@ impl Router {
         }
     }
 
+    /// A message is about to leave the chain: what proxies must not have changed of it is put back.
+    pub(super) fn at_edge(&self, edge: Edge, mut parcel: Parcel) -> Parcel {
+        parcel.body = match parcel.body {
+            Body::Request { call, method, params } if edge == Edge::Agent && &*method == "initialize" => {
+                Body::Request {
+                    params: self.limit_offer(params),
+                    call,
+                    method,
+                }
+            }
+            Body::Response { call, method, outcome } if edge == Edge::Client && &*method == "initialize" => {
+                Body::Response {
+                    outcome: self.restore_version(outcome),
+                    call,
+                    method,
+                }
+            }
+            body => body,
+        };
+        parcel
+    }
+
     /// A message leaves the chain.
     pub(super) fn leave(&mut self, edge: Edge, parcel: Parcel) {
         match parcel.body {
@@ -267,19 +328,14 @@ impl Router {
                 if edge == Edge::Agent && is_birth(&method) {
                     self.births += 1;
                 }
-                let mut params = params;
                 if edge == Edge::Agent && &*method == "initialize" {
                     self.effects.push_back(Effect::InitializeSent);
-                    params = self.limit_offer(params);
                 }
-                let id = call.to_string();
-                self.ends[edge.index()].output.call(Some(&id), &method, params.as_ref());
+                self.write_call(edge, Some(&call.to_string()), &method, params.as_ref());
             }
             Body::Notification { method, params } => {
-                let end = &mut self.ends[edge.index()];
-                // A client that sends nothing more may well be reading.
-                if end.gone.is_none() || edge == Edge::Client {
-                    end.output.call(None, &method, params.as_ref());
+                if self.is_read(edge) {
+                    self.write_call(edge, None, &method, params.as_ref());
                 }
             }
             Body::Response { call, outcome, .. } => {
@@ -293,24 +349,20 @@ impl Router {
                     end.ids.remove(&id);
                 }
                 if edge == Edge::Client && &*record.method == "initialize" {
-                    let outcome = self.restore_version(outcome);
                     return self.initialized(&id, outcome);
                 }
-                if edge == Edge::Agent && end.gone.is_some() {
-                    return;
+                if self.is_read(edge) {
+                    self.write_response(edge, &id, &outcome);
                 }
-                end.output.response(&id, &outcome);
             }
         }
     }
 }
 
-/// Methods that only a conductor and its proxies exchange.
-fn is_proxy_method(method: &str) -> bool {
-    matches!(
-        method,
-        "proxy/initialize" | "proxy/successor" | "_proxy/initialize" | "_proxy/successor"
-    )
+/// What is said of a message that comes too early.
+pub(super) fn refused(method: &str, first: &str) -> String {
+    let method = crate::log::printable(method);
+    format!("`{method}` before `{first}`: send `{first}` first")
 }
 
 /// Methods that set a session up with a working directory.

@@ -14,9 +14,6 @@ use crate::wire::scan;
 use crate::wire::text::Text;
 use std::time::Instant;
 
-/// The version that proxies speak which say nothing about it.
-const PROXY_VERSION: u64 = 1;
-
 impl Router {
     /// The client's `initialize`.
     pub(super) fn initialize(&mut self, id: Id, params: Option<Text>) {
@@ -32,14 +29,15 @@ impl Router {
                 "`initialize` has no `protocolVersion` that is a number",
             );
         };
-        let proxied = self
+        let offered = self
             .proxies
             .iter()
-            .any(|proxy| proxy.status != Status::Off && proxy.interests.intercepts());
-        let (offered, text) = if proxied && version > PROXY_VERSION {
-            (PROXY_VERSION, put_version(text, PROXY_VERSION))
-        } else {
-            (version, text)
+            .filter(|proxy| proxy.status != Status::Off && proxy.interests.intercepts())
+            .map(|proxy| proxy.version)
+            .fold(version, u64::min);
+        let text = match offered == version {
+            true => text,
+            false => put_version(text, offered),
         };
         self.offered = offered;
         self.phase = router::Phase::Initializing;
@@ -62,7 +60,11 @@ impl Router {
                     self.request_from(Edge::Client, id, "initialize".into(), params);
                 }
             }
-            (Err(error), Some((id, _))) => self.initialized(&id, Err(error)),
+            (Err(error), Some((id, _))) => {
+                let outcome = Err(error);
+                self.show_refusal(Edge::Client, &id, &outcome);
+                self.initialized(&id, outcome);
+            }
             (Err(_), None) => {}
         }
         self.settle();
@@ -76,7 +78,7 @@ impl Router {
         } else {
             router::Phase::Fresh
         };
-        self.ends[Edge::Client.index()].output.response(id, &outcome);
+        self.write_response(Edge::Client, id, &outcome);
         self.replay_unseen(&outcome);
         while self.phase != router::Phase::Initializing
             && let Some(message) = self.behind_initialize.pop_front()

@@ -42,17 +42,18 @@ struct LogLine {
 impl Router {
     /// A message of a proxy to the host.
     pub(super) fn host_message(&mut self, index: usize, message: Message) {
+        let operation = self.number();
+        self.show_to_host(index, operation, &message);
         match message {
-            Message::Request(request) => self.host_request(index, request),
+            Message::Request(request) => self.host_request(index, operation, request),
             Message::Notification(notification) => self.host_notification(index, &notification),
             // The host asks nothing of proxies.
             Message::Response(_) => {}
         }
     }
 
-    fn host_request(&mut self, index: usize, request: Request) {
+    fn host_request(&mut self, index: usize, operation: u64, request: Request) {
         let Some(own) = request.id else { return };
-        let operation = self.number();
         let effect = match &*request.method {
             "host/sleep" => decode(request.params.as_ref()).map(|sleep: Sleep| Effect::Sleep {
                 operation,
@@ -74,7 +75,11 @@ impl Router {
                 self.proxies[index].requests.insert(own, Target::Host(operation));
                 self.effects.push_back(effect);
             }
-            Err(error) => self.deliver_host_response(index, own, Err(error)),
+            Err(error) => {
+                let outcome = Err(error);
+                self.show_host_answer(index, operation, &outcome);
+                self.deliver_host_response(index, own, outcome);
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Random interleavings of everything that can happen on random chains, against what must hold whatever happens: every
 //! request gets one answer, nothing is lost or doubled, nothing of a session overtakes anything, nothing is left over.
 
-use super::bench::{Bench, answer, everything, incoming, notify, ok, request};
+use super::bench::{Bench, answer, everything, incoming, notify, ok, registered, request};
 use super::{Effect, Router};
 use crate::fault::{Class, Fault, Phase};
 use crate::message::{How, Interest, Message, Peer, Receipt, Sent, Ticket, Turn, TurnResult};
@@ -332,7 +332,7 @@ impl World {
         let Some(proxy) = self.restarts.pop() else {
             return false;
         };
-        self.router().proxy_restarted(proxy, Ok(everything()));
+        self.router().proxy_restarted(proxy, Ok(registered(everything())));
         self.effects();
         self.look();
         true

@@ -72,6 +72,14 @@ impl Edge {
         }
     }
 
+    /// Who is there.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Agent => "agent",
+        }
+    }
+
     /// The way that messages go which come in here.
     pub(super) fn inward(self) -> Direction {
         match self {

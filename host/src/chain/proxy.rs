@@ -5,7 +5,7 @@ use super::lanes::Lanes;
 use super::parcel::{CallId, Direction, Lane, RECORD};
 use super::restarts::Restarts;
 use crate::log::ProxyLog;
-use crate::message::{Message, Outcome, Peer, RequestId, Ticket};
+use crate::message::{Message, Outcome, Peer, Registration, RequestId, Ticket};
 use crate::wire::text::Text;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -39,6 +39,8 @@ pub(super) struct ProxyState {
     pub(super) name: Arc<str>,
     pub(super) log: ProxyLog,
     pub(super) interests: Interests,
+    /// The latest version of ACP that it understands.
+    pub(super) version: u64,
     pub(super) status: Status,
     pub(super) inbox: VecDeque<Inbound>,
     copies: VecDeque<Inbound>,
@@ -166,11 +168,12 @@ impl Inbound {
 }
 
 impl ProxyState {
-    pub(super) fn new(name: Arc<str>, log: ProxyLog, interests: Interests) -> Self {
+    pub(super) fn new(name: Arc<str>, log: ProxyLog, registration: &Registration) -> Self {
         Self {
             name,
             log,
-            interests,
+            interests: Interests::new(&registration.interests),
+            version: version(registration),
             status: Status::Ready,
             inbox: VecDeque::new(),
             copies: VecDeque::new(),
@@ -187,6 +190,12 @@ impl ProxyState {
             replay_until: None,
             unseen: false,
         }
+    }
+
+    /// A new instance says what it wants.
+    pub(super) fn register(&mut self, registration: &Registration) {
+        self.interests = Interests::new(&registration.interests);
+        self.version = version(registration);
     }
 
     /// Whether it waits for so much that it gets nothing new.
@@ -254,6 +263,11 @@ impl ProxyState {
         self.copy_bytes = 0;
         self.lost = 0;
     }
+}
+
+/// The version of proxies that say nothing about it.
+fn version(registration: &Registration) -> u64 {
+    registration.protocol_version.map_or(1, u64::from)
 }
 
 /// What a busy proxy still gets: answers, and news such as cancels.

@@ -1,11 +1,12 @@
 //! What a failed turn costs, and how a proxy comes back.
 
+use super::conductor::Role;
 use super::parcel::{Body, CallId, Direction, Edge, Parcel, Position, Requester, Responder};
 use super::proxy::{Inbound, OwnedWhat, Status, Target, What};
 use super::restarts::COOL_DOWN;
 use super::router::{Effect, Phase, Router};
 use crate::fault::Fault;
-use crate::message::{Interest, Ticket};
+use crate::message::{Registration, Ticket};
 use crate::wire::envelope::error_text;
 use crate::wire::text::Text;
 use std::collections::HashSet;
@@ -157,10 +158,10 @@ impl Router {
     }
 
     /// A new instance is there, or why not.
-    pub fn proxy_restarted(&mut self, index: usize, result: Result<Vec<Interest>, Fault>) {
+    pub fn proxy_restarted(&mut self, index: usize, result: Result<Registration, Fault>) {
         match result {
-            Ok(interests) => {
-                self.proxies[index].interests = super::interest::Interests::new(&interests);
+            Ok(registration) => {
+                self.proxies[index].register(&registration);
                 self.begin_replay(index);
             }
             Err(fault) => self.failed(index, None, &fault),
@@ -180,6 +181,12 @@ impl Router {
     pub fn client_ended(&mut self) {
         let error = error_text(-32603, "the client's input has ended, so it cannot answer", None);
         self.close_end(Edge::Client, error);
+        if self.role == Role::Proxy {
+            let error = error_text(-32603, "the conductor's input has ended, so no agent can answer", None);
+            self.births = 0;
+            self.deliver_born(Instant::now());
+            self.close_end(Edge::Agent, error);
+        }
         self.settle();
     }
 
@@ -221,24 +228,26 @@ impl Router {
         calls
     }
 
-    /// Answers every request of the client that is still open: the connection ends.
+    /// Answers every request that is still open and whose sender may still be there: the connection ends.
     pub fn give_up(&mut self, reason: &str) {
         let error = error_text(-32603, reason, None);
         if let Some((id, _)) = self.first.take() {
-            self.ends[0].output.response(&id, &Err(error.clone()));
+            self.answer_at(Edge::Client, &id, &Err(error.clone()));
         }
-        for call in self.calls_where(|call| matches!(call.requester, Requester::Edge(Edge::Client, _))) {
+        let both = self.role == Role::Proxy;
+        let answered = |edge: Edge| both || edge == Edge::Client;
+        for call in self.calls_where(|call| matches!(call.requester, Requester::Edge(edge, _) if answered(edge))) {
             if let Some(record) = self.calls.remove(&call)
-                && let Requester::Edge(_, id) = record.requester
+                && let Requester::Edge(edge, id) = record.requester
             {
-                self.ends[0].output.response(&id, &Err(error.clone()));
+                self.answer_at(edge, &id, &Err(error.clone()));
             }
         }
-        self.ends[0].open = 0;
+        self.ends.iter_mut().for_each(|end| end.open = 0);
         self.phase = Phase::Fresh;
         for message in std::mem::take(&mut self.behind_initialize) {
             if let crate::wire::envelope::Incoming::Request { id, .. } = message {
-                self.ends[0].output.response(&id, &Err(error.clone()));
+                self.answer_at(Edge::Client, &id, &Err(error.clone()));
             }
         }
         self.behind_bytes = 0;

@@ -1,12 +1,12 @@
 //! The state of the chain, the requests that wait for an answer, and the effects that only the outside can have.
 
-use super::interest::Interests;
+use super::conductor::{Dialect, Role};
 use super::lanes::{Kept, Lanes};
 use super::parcel::{Body, Call, CallId, Direction, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::proxy::{Hold, ProxyState, Status};
 use super::sessions::Sessions;
 use crate::log::ProxyLog;
-use crate::message::{Interest, Outcome};
+use crate::message::{Outcome, Registration};
 use crate::tap::OptionalTap;
 use crate::wire::envelope::{Id, Incoming};
 use crate::wire::output::Output;
@@ -71,8 +71,8 @@ pub struct ProxySetup {
     pub name: Arc<str>,
     /// Its log.
     pub log: ProxyLog,
-    /// What it wants to see.
-    pub interests: Vec<Interest>,
+    /// What it said of itself.
+    pub registration: Registration,
 }
 
 /// One end of the chain.
@@ -100,6 +100,9 @@ pub(super) enum Phase {
 
 /// The state of one connection's chain.
 pub struct Router {
+    pub(super) role: Role,
+    /// How the conductor above spells its methods.
+    pub(super) dialect: Dialect,
     pub(super) proxies: Vec<ProxyState>,
     pub(super) calls: HashMap<CallId, Call>,
     pub(super) ends: [End; 2],
@@ -146,12 +149,14 @@ pub(super) enum Gate {
 
 impl Router {
     /// A chain of these proxies, client side first.
-    pub fn new(proxies: Vec<ProxySetup>, tap: OptionalTap) -> Self {
+    pub fn new(role: Role, proxies: Vec<ProxySetup>, tap: OptionalTap) -> Self {
         let proxies: Vec<_> = proxies
             .into_iter()
-            .map(|setup| ProxyState::new(setup.name, setup.log, Interests::new(&setup.interests)))
+            .map(|setup| ProxyState::new(setup.name, setup.log, &setup.registration))
             .collect();
         Self {
+            role,
+            dialect: Dialect::Plain,
             proxies,
             calls: HashMap::new(),
             ends: Default::default(),
@@ -231,9 +236,13 @@ impl Router {
         self.dropped_responses
     }
 
-    /// Requests of the client that have no answer yet.
-    pub fn open_client_requests(&self) -> usize {
-        self.ends[0].open + self.behind_initialize.len() + usize::from(self.first.is_some())
+    /// Requests from outside that have no answer yet and whose sender may still be there to get it.
+    pub fn open_requests(&self) -> usize {
+        let of_agent = match self.role {
+            Role::Agent => 0,
+            Role::Proxy => self.ends[1].open,
+        };
+        self.ends[0].open + of_agent + self.behind_initialize.len() + usize::from(self.first.is_some())
     }
 
     pub(super) fn number(&mut self) -> u64 {

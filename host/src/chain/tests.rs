@@ -1,10 +1,11 @@
 //! The chain by itself, one rule a test.
 
 use super::bench::{
-    Bench, answer, chunk, everything, incoming, method, notify, ok, pass, prompt, prompt_at_agent, request, take,
+    Bench, answer, chunk, everything, incoming, method, notify, ok, pass, prompt, prompt_at_agent, registered, request,
+    take,
 };
-use super::{Effect, Router};
-use crate::message::{How, Interest, Peer};
+use super::{Effect, Role, Router};
+use crate::message::{How, Interest, Peer, Registration};
 use crate::wire::text::Text;
 use serde_json::{Value, json};
 
@@ -199,7 +200,7 @@ fn a_cancelled_request_is_cancelled_once_a_hop_and_answered_once() {
     bench.agent(json!({"id": at_agent, "result": {}}));
     bench.pass_all();
     assert_eq!(bench.at_client(), [] as [Value; 0]);
-    assert_eq!(bench.router.open_client_requests(), 0);
+    assert_eq!(bench.router.open_requests(), 0);
 }
 
 #[test]
@@ -271,7 +272,7 @@ fn a_new_instance_gets_initialize_again_before_what_waited() {
     ));
     bench.client(prompt(2, "b"));
     assert!(bench.router.next_turn().is_none(), "there is no instance yet");
-    bench.router.proxy_restarted(0, Ok(everything()));
+    bench.router.proxy_restarted(0, Ok(registered(everything())));
     let (index, turn) = bench.turn();
     assert!(turn.replay);
     assert_eq!(method(&turn), "initialize");
@@ -306,7 +307,7 @@ fn a_proxy_that_fails_again_and_again_is_passed_by() {
             if let Effect::Restart { after, .. } = effect
                 && after.is_zero()
             {
-                bench.router.proxy_restarted(0, Ok(everything()));
+                bench.router.proxy_restarted(0, Ok(registered(everything())));
                 bench.pass_all();
             }
         }
@@ -334,7 +335,7 @@ fn notifications_of_a_session_wait_for_its_birth() {
 
 #[test]
 fn after_a_failed_initialize_nothing_goes_past_it() {
-    let mut router = Router::new(Vec::new(), None);
+    let mut router = Router::new(Role::Agent, Vec::new(), None);
     router.from_client(incoming(&json!({"id": 1, "method": "session/new"})));
     router.from_client(incoming(&json!({"id": 2, "method": "initialize", "params": {}})));
     router.from_client(incoming(
@@ -428,7 +429,43 @@ fn the_end_of_either_side_answers_every_request() {
     bench.client(prompt(2, "s"));
     bench.pass_all();
     assert_eq!(bench.at_client()[0]["error"]["message"], "gone");
-    assert_eq!(bench.router.open_client_requests(), 0);
+    assert_eq!(bench.router.open_requests(), 0);
+}
+
+#[test]
+fn the_version_offered_is_the_least_that_intercepting_proxies_understand() {
+    let seen = || {
+        vec![Interest {
+            source: Peer::Agent,
+            method: "*".into(),
+            how: How::Observe,
+        }]
+    };
+    for (proxies, offered) in [
+        (vec![], 2),
+        (vec![(everything(), None)], 1),
+        (vec![(everything(), Some(2)), (everything(), Some(9))], 2),
+        (vec![(everything(), Some(2)), (everything(), Some(1))], 1),
+        (vec![(seen(), None), (everything(), Some(3))], 2),
+    ] {
+        let setups = proxies
+            .into_iter()
+            .map(|(interests, protocol_version)| super::ProxySetup {
+                name: "p".into(),
+                log: crate::log::ProxyLog::new("p".into()),
+                registration: Registration {
+                    interests,
+                    protocol_version,
+                },
+            });
+        let mut bench = Bench {
+            router: Router::new(Role::Agent, setups.collect(), None),
+        };
+        bench.client(json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 2}}));
+        bench.router.agent_started(Ok(()));
+        bench.pass_all();
+        assert_eq!(bench.at_agent()[0]["params"]["protocolVersion"], offered);
+    }
 }
 
 #[test]
@@ -436,10 +473,10 @@ fn a_proxy_cannot_change_the_protocol_version() {
     let setup = super::ProxySetup {
         name: "p".into(),
         log: crate::log::ProxyLog::new("p".into()),
-        interests: everything(),
+        registration: registered(everything()),
     };
     let mut bench = Bench {
-        router: Router::new(vec![setup], None),
+        router: Router::new(Role::Agent, vec![setup], None),
     };
     bench.client(json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 1, "x": 1.5}}));
     bench.router.agent_started(Ok(()));

@@ -5,9 +5,7 @@ use super::proxy::Hold;
 use super::router::{Gate, Router};
 use super::turns::Placing;
 use crate::message::{How, Ticket};
-use crate::tap::{Hop, Place};
 use crate::wire::envelope::error_text;
-use crate::wire::text::Text;
 
 impl Router {
     /// Moves a message on from a place until somebody has it.
@@ -17,6 +15,7 @@ impl Router {
         loop {
             match place {
                 Position::Edge(edge) => {
+                    let parcel = self.at_edge(edge, parcel);
                     self.show(&parcel, hop_from, place);
                     return self.leave(edge, parcel);
                 }
@@ -170,25 +169,5 @@ impl Router {
             self.give_up_ticket(index, ticket, &error);
             self.proxies[index].closed.push(ticket);
         }
-    }
-
-    fn show(&self, parcel: &Parcel, from: Position, to: Position) {
-        let Some(tap) = &self.tap else { return };
-        let text = parcel.text().map_or_else(|| "null".to_owned(), Text::to_text);
-        tap.hop(&Hop {
-            from: shown(from),
-            to: shown(to),
-            kind: parcel.kind(),
-            method: parcel.method(),
-            text: &text,
-        });
-    }
-}
-
-fn shown(position: Position) -> Place {
-    match position {
-        Position::Edge(Edge::Client) => Place::Client,
-        Position::Edge(Edge::Agent) => Place::Agent,
-        Position::Proxy(index) => Place::Proxy(index),
     }
 }

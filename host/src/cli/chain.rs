@@ -1,25 +1,25 @@
-//! The options of `run` and `prompt` that say what the chain is made of, and what comes of them and the configuration file.
+//! The options that say what a chain is made of, and what comes of them and the configuration file.
 
-use super::exit;
 use crate::agent::AgentCommand;
 use crate::config::{self, Configuration};
-use crate::connection::{ConnectionOptions, ProxyOptions};
+use crate::connection::{ConnectionOptions, DEFAULT_MAX_LINE, ProxyOptions};
+use crate::tap::OptionalTap;
+use crate::trace::Trace;
 use anyhow::{Context, bail};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use serde_json::value::RawValue;
-use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::IsTerminal;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
-use std::{env, fs};
 
 /// How many seconds pending requests may go on after the end of the client's input; from the design.
 const DEFAULT_GRACE: u64 = 30;
 
 /// Paths of options, of which a shell expands `--proxy ~/x`, but not `--proxy=~/x`, and an editor neither.
-fn path() -> impl TypedValueParser<Value = PathBuf> {
+pub(super) fn path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().map(config::expand_home)
 }
 
@@ -31,7 +31,11 @@ pub(super) struct ChainArguments {
     /// All *.wasm files of a directory in the order of their names, behind those of --proxy
     #[arg(long = "proxies", value_name = "DIR", value_parser = path(), value_hint = ValueHint::DirPath)]
     directories: Vec<PathBuf>,
-    /// What a proxy gets as its configuration: JSON, or a file that holds it. NAME is the file's name without `.wasm`
+    /// A group of proxies of the configuration file, behind those of --proxy and --proxies
+    #[arg(long = "group", value_name = "NAME", conflicts_with = "no_config")]
+    groups: Vec<String>,
+    /// What a proxy gets as its configuration: JSON, or a file that holds it. NAME is the file's name without `.wasm`, or
+    /// GROUP/NAME
     #[arg(long = "proxy-config", value_name = "NAME=JSON|NAME=@FILE")]
     configurations: Vec<String>,
     /// The configuration file [default: ~/.config/consort/consort.toml, if it is there]
@@ -40,56 +44,49 @@ pub(super) struct ChainArguments {
     /// Use no configuration file
     #[arg(long, conflicts_with = "config")]
     no_config: bool,
-    /// A variable for the agent: set to VALUE, or inherited (also `PREFIX_*`)
-    #[arg(long, value_name = "NAME[=VALUE]", value_parser = clap::value_parser!(OsString))]
-    env: Vec<OsString>,
-    /// The working directory of the agent [default: the current one]
-    #[arg(long, value_name = "DIR", value_parser = path(), value_hint = ValueHint::DirPath)]
-    pub(super) cwd: Option<PathBuf>,
     /// How long pending requests may go on when the client's input has ended [default: 30]
     #[arg(long, value_name = "SECONDS")]
     grace: Option<u64>,
+    /// The longest line that is taken from either side, such as `16 MiB` [default: 64 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = line_size)]
+    max_line: Option<usize>,
+    /// Write all traffic to a file, as JSON lines that the trace viewer of the reference conductor opens. Prompts and files
+    /// are in it; credentials that the protocol marks as such are masked. 256 MiB at most: FILE and, before it, FILE.1
+    #[arg(long, value_name = "FILE", value_parser = path(), value_hint = ValueHint::FilePath)]
+    trace: Option<PathBuf>,
 }
 
 /// What was asked for, by options and configuration together.
 pub(super) struct Chain {
-    pub(super) proxies: Vec<ProxyOptions>,
-    /// None if nobody named an agent.
+    proxies: Vec<ProxyOptions>,
+    /// The configured agent.
     pub(super) agent: Option<AgentCommand>,
-    environment: Environment,
     grace: Duration,
-}
-
-/// What `--env` says.
-#[derive(Default)]
-struct Environment {
-    set: Vec<(OsString, OsString)>,
-    inherit: Vec<String>,
+    max_line: usize,
+    trace: Option<PathBuf>,
 }
 
 impl ChainArguments {
-    /// Puts options, configuration file and the agent's command line together.
-    pub(super) fn resolve(&self, command: &[OsString]) -> anyhow::Result<Chain> {
-        let configuration = self.configuration()?;
-        let environment = self.environment()?;
-        let agent = agent(command, configuration.agent);
-        let mut proxies = if self.proxies.is_empty() && self.directories.is_empty() {
-            configuration.proxies
+    /// Puts options and configuration file together.
+    pub(super) fn resolve(&self) -> anyhow::Result<Chain> {
+        let mut configuration = self.configuration()?;
+        let named = !self.proxies.is_empty() || !self.directories.is_empty() || !self.groups.is_empty();
+        let mut proxies = if named {
+            self.named_proxies(&configuration)?
         } else {
-            self.named_proxies()?
+            std::mem::take(&mut configuration.proxies)
         };
         for option in &self.configurations {
             configure(&mut proxies, option)?;
         }
         let grace = self.grace.or(configuration.grace_seconds).unwrap_or(DEFAULT_GRACE);
-        let mut chain = Chain {
+        Ok(Chain {
             proxies,
-            agent: None,
-            environment,
+            agent: configuration.agent,
             grace: Duration::from_secs(grace),
-        };
-        chain.agent = agent.map(|agent| chain.equip(agent, self.cwd.as_deref()));
-        Ok(chain)
+            max_line: self.max_line.or(configuration.max_line).unwrap_or(DEFAULT_MAX_LINE),
+            trace: self.trace.clone(),
+        })
     }
 
     fn configuration(&self) -> anyhow::Result<Configuration> {
@@ -105,26 +102,7 @@ impl ChainArguments {
         }
     }
 
-    fn environment(&self) -> anyhow::Result<Environment> {
-        let mut environment = Environment::default();
-        for option in &self.env {
-            let bytes = option.as_bytes();
-            match bytes.iter().position(|&byte| byte == b'=') {
-                Some(0) => bail!("--env wants NAME or NAME=VALUE, not {option:?}"),
-                Some(end) => environment.set.push((
-                    OsStr::from_bytes(&bytes[..end]).to_owned(),
-                    OsStr::from_bytes(&bytes[end + 1..]).to_owned(),
-                )),
-                None => match option.to_str() {
-                    Some(name) if !name.is_empty() => environment.inherit.push(name.to_owned()),
-                    _ => bail!("--env wants NAME or NAME=VALUE, not {option:?}"),
-                },
-            }
-        }
-        Ok(environment)
-    }
-
-    fn named_proxies(&self) -> anyhow::Result<Vec<ProxyOptions>> {
+    fn named_proxies(&self, configuration: &Configuration) -> anyhow::Result<Vec<ProxyOptions>> {
         let mut files = self.proxies.clone();
         for file in &files {
             if file.is_dir() {
@@ -147,72 +125,44 @@ impl ChainArguments {
                 memory: config::DEFAULT_MEMORY,
             });
         }
+        for name in &self.groups {
+            let Some(group) = configuration.groups.get(name) else {
+                let known: Vec<&str> = configuration.groups.keys().map(String::as_str).collect();
+                bail!(
+                    "--group {name}: the configuration file has no such group; it has {}",
+                    match known.as_slice() {
+                        [] => "none".to_owned(),
+                        known => known.join(", "),
+                    }
+                );
+            };
+            config::join(name, group, &mut proxies);
+        }
         Ok(proxies)
     }
 }
 
 impl Chain {
-    /// Gives an agent what `--env` and `--cwd` say.
-    pub(super) fn equip(&self, mut agent: AgentCommand, directory: Option<&Path>) -> AgentCommand {
-        agent.environment.extend(self.environment.set.iter().cloned());
-        agent.inherit.extend(self.environment.inherit.iter().cloned());
-        if let Some(directory) = directory {
-            agent.directory = Some(directory.to_owned());
-        }
-        agent
-    }
-
-    /// What a connection with this agent is made of.
-    pub(super) fn connection(self, agent: AgentCommand) -> ConnectionOptions {
-        ConnectionOptions {
+    /// What a connection with this agent is made of; without one the chain is a proxy of another conductor.
+    pub(super) fn connection(self, agent: Option<AgentCommand>) -> anyhow::Result<ConnectionOptions> {
+        let tap: OptionalTap = match &self.trace {
+            Some(file) => Some(Arc::new(Trace::create(file)?)),
+            None => None,
+        };
+        Ok(ConnectionOptions {
             proxies: self.proxies,
             agent,
+            max_line: self.max_line,
             grace: self.grace,
-            tap: None,
+            tap,
             progress: std::io::stderr().is_terminal(),
-        }
+        })
     }
 }
 
-/// The agent of the command line, else the configured one. Arguments alone (the first one begins with `-`) are added to
-/// the configured agent's: editors append some for a login.
-fn agent(command: &[OsString], configured: Option<AgentCommand>) -> Option<AgentCommand> {
-    let Some((program, arguments)) = command.split_first() else {
-        return configured;
-    };
-    if let Some(mut agent) = configured
-        && program.as_bytes().starts_with(b"-")
-    {
-        agent.arguments.extend(command.iter().cloned());
-        return Some(agent);
-    }
-    Some(AgentCommand {
-        program: program.clone(),
-        arguments: arguments.to_vec(),
-        environment: Vec::new(),
-        inherit: Vec::new(),
-        directory: None,
-    })
-}
-
-/// The demo agent as an agent process of its own.
-pub(super) fn demo_agent() -> anyhow::Result<AgentCommand> {
-    let program = env::current_exe().context("cannot find the program that is running")?;
-    Ok(AgentCommand {
-        program: program.into_os_string(),
-        arguments: vec!["demo-agent".into()],
-        environment: Vec::new(),
-        inherit: Vec::new(),
-        directory: None,
-    })
-}
-
-/// The error of a command that needs an agent and has none.
-pub(super) fn no_agent() -> anyhow::Error {
-    exit::failure(
-        exit::USAGE,
-        "no agent to start: name its command at the end (consort run [OPTIONS] -- AGENT [ARG]...) or as `agent.command` in consort.toml",
-    )
+fn line_size(text: &str) -> Result<usize, String> {
+    let bytes = config::size(text, config::LINES)?;
+    usize::try_from(bytes).map_err(|error| error.to_string())
 }
 
 fn components_of(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
@@ -272,27 +222,6 @@ fn configure(proxies: &mut [ProxyOptions], option: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn words(words: &[&str]) -> Vec<OsString> {
-        words.iter().map(OsString::from).collect()
-    }
-
-    #[test]
-    fn an_agent_on_the_command_line_takes_the_place_of_the_configured_one() {
-        let configured = AgentCommand {
-            program: "configured".into(),
-            arguments: words(&["--acp"]),
-            environment: vec![("KEY".into(), "secret".into())],
-            inherit: Vec::new(),
-            directory: None,
-        };
-        let named = agent(&words(&["other", "--x"]), Some(configured.clone())).unwrap();
-        assert_eq!(named.program, "other");
-        assert!(named.environment.is_empty(), "another agent's keys are not handed on");
-        let extended = agent(&words(&["--login"]), Some(configured)).unwrap();
-        assert_eq!(extended.program, "configured");
-        assert_eq!(extended.arguments, words(&["--acp", "--login"]));
-    }
 
     #[test]
     fn a_proxy_is_configured_by_its_name() {

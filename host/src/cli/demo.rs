@@ -6,10 +6,10 @@ mod record;
 mod view;
 
 use super::prompt::{self, Audience, Policy, Request};
-use super::{chain, exit, run, text};
+use super::{agent, exit, run, text};
 use crate::build::{self, Built};
 use crate::config;
-use crate::connection::{ConnectionOptions, ProxyOptions};
+use crate::connection::{ConnectionOptions, DEFAULT_MAX_LINE, ProxyOptions};
 use anyhow::{Context, bail};
 use clap::Args;
 use record::Recorder;
@@ -62,7 +62,8 @@ pub(super) fn run(_arguments: &Arguments) -> anyhow::Result<u8> {
                 memory: config::DEFAULT_MEMORY,
             })
             .collect(),
-        agent: chain::demo_agent()?,
+        agent: Some(agent::demo_agent()?),
+        max_line: DEFAULT_MAX_LINE,
         grace: GRACE,
         tap: Some(recorder.clone()),
         progress: io::stderr().is_terminal(),

@@ -5,7 +5,8 @@ mod conversation;
 mod question;
 mod show;
 
-use super::chain::{self, ChainArguments};
+use super::agent::{self, AgentArguments};
+use super::chain::ChainArguments;
 use super::{exit, run};
 use crate::connection::{self, ClientStreams, ConnectionOptions, Ending};
 use anyhow::{Context, bail};
@@ -56,6 +57,8 @@ Examples:
 pub(super) struct Arguments {
     #[command(flatten)]
     chain: ChainArguments,
+    #[command(flatten)]
+    agent_options: AgentArguments,
     /// Allow whatever the agent asks for, once
     #[arg(long, conflicts_with = "no")]
     yes: bool,
@@ -83,8 +86,9 @@ pub(super) struct Request {
 }
 
 pub(super) fn run(arguments: Arguments) -> anyhow::Result<u8> {
-    let mut chain = arguments.chain.resolve(&arguments.agent)?;
-    let directory = match &arguments.chain.cwd {
+    let mut chain = arguments.chain.resolve()?;
+    let agent = arguments.agent_options.agent(&arguments.agent, chain.agent.take())?;
+    let directory = match &arguments.agent_options.cwd {
         Some(directory) => std::fs::canonicalize(directory)
             .with_context(|| format!("there is no directory {}", directory.display()))?,
         None => std::env::current_dir().context("there is no current directory")?,
@@ -103,15 +107,16 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<u8> {
             _ => Policy::Ask,
         },
     };
-    let agent = match chain.agent.take() {
+    let agent = match agent {
         Some(agent) => agent,
         None => {
             exit::complain("no agent is named or configured, so the demo agent answers");
-            chain.equip(chain::demo_agent()?, arguments.chain.cwd.as_deref())
+            arguments.agent_options.equip(agent::demo_agent()?)?
         }
     };
+    let options = chain.connection(Some(agent))?;
     let runtime = run::start_runtime()?;
-    let outcome = runtime.block_on(converse(chain.connection(agent), request));
+    let outcome = runtime.block_on(converse(options, request));
     runtime.shutdown_timeout(run::SHUTDOWN);
     outcome
 }

@@ -1,9 +1,10 @@
 //! `consort run`: the chain on standard input and output, for editors.
 
-use super::chain::{Chain, ChainArguments, no_agent};
+use super::agent::{AgentArguments, no_agent};
+use super::chain::{Chain, ChainArguments};
 use super::{exit, stdio};
 use crate::agent::AgentCommand;
-use crate::connection::{self, ClientStreams, Ending};
+use crate::connection::{self, ClientStreams, ConnectionOptions, Ending, Role};
 use anyhow::Context;
 use clap::{Args, ValueHint};
 use std::ffi::OsString;
@@ -52,6 +53,8 @@ Examples:
 pub(super) struct Arguments {
     #[command(flatten)]
     chain: ChainArguments,
+    #[command(flatten)]
+    agent_options: AgentArguments,
     /// The agent's command and its arguments
     #[arg(value_name = "AGENT", trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     agent: Vec<OsString>,
@@ -60,24 +63,34 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: Arguments) -> anyhow::Result<u8> {
     match set_up(&arguments) {
         Ok((_, agent)) if io::stdin().is_terminal() && io::stdout().is_terminal() => Err(hand_over(&agent)),
-        Ok((chain, agent)) => {
-            let options = chain.connection(agent);
-            serve(|streams| async { Ok(ending_status(&connection::serve(options, streams).await?)) })
-        }
+        set_up => serve_chain(
+            Role::Agent,
+            set_up.and_then(|(chain, agent)| chain.connection(Some(agent))),
+        ),
+    }
+}
+
+/// Has a connection with a chain, or tells why there is none.
+pub(super) fn serve_chain(role: Role, options: anyhow::Result<ConnectionOptions>) -> anyhow::Result<u8> {
+    match options {
+        Ok(options) => serve(|streams| async { Ok(ending_status(&connection::serve(options, streams).await?)) }),
         Err(error) if io::stdin().is_terminal() => Err(error),
         // An editor shows the answer to its request; what stands on standard error it may only keep in a log.
         Err(error) => {
             let sentence = format!("{error:#}");
             let status = exit::report(Err(error));
-            serve(|streams| async move { connection::serve_failure(sentence, streams).await.map(|_| status) })
+            serve(|streams| async move { connection::serve_failure(role, sentence, streams).await.map(|_| status) })
         }
     }
 }
 
 /// Puts together what was asked for.
 fn set_up(arguments: &Arguments) -> anyhow::Result<(Chain, AgentCommand)> {
-    let mut chain = arguments.chain.resolve(&arguments.agent)?;
-    let agent = chain.agent.take().ok_or_else(no_agent)?;
+    let mut chain = arguments.chain.resolve()?;
+    let agent = arguments
+        .agent_options
+        .agent(&arguments.agent, chain.agent.take())?
+        .ok_or_else(no_agent)?;
     Ok((chain, agent))
 }
 

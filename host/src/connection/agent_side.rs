@@ -2,10 +2,9 @@
 
 use super::Ending;
 use super::driver::{DRAIN, Driver};
-use super::streams::{parsed, quote};
+use super::streams::{Refused, parsed};
 use crate::agent::{Agent, ending};
-use crate::sandbox::MAX_MESSAGE;
-use crate::wire::envelope::{self, error_text};
+use crate::wire::envelope::error_text;
 use crate::wire::lines::{Line, LineBuffer};
 
 /// Lines of the agent that were no messages and are kept for an error.
@@ -16,11 +15,15 @@ impl Driver {
         if let Some(sentence) = &self.broken {
             return self.router.agent_started(Err(error_text(-32603, sentence, None)));
         }
-        match Agent::start(&self.options.agent) {
+        let Some(command) = &self.options.agent else {
+            // Behind the chain is the conductor that it is a proxy of.
+            return self.router.agent_started(Ok(()));
+        };
+        match Agent::start(command) {
             Ok(agent) => {
                 self.agent_exit = Some(agent.watch());
                 self.agent = Some(agent);
-                self.agent_lines = LineBuffer::new(MAX_MESSAGE);
+                self.agent_lines = LineBuffer::new(self.options.max_line);
                 self.agent_open = true;
                 self.junk.clear();
                 self.ending = Ending::default();
@@ -45,18 +48,18 @@ impl Driver {
     }
 
     pub(super) fn agent_line(&mut self, line: Line) {
-        let (Line::Whole(bytes) | Line::TooLong(bytes)) = &line;
-        let bytes = bytes.clone();
-        match parsed(line) {
+        match parsed(line, self.options.max_line) {
             Ok(message) => {
                 self.router.from_agent(message);
             }
-            Err(malformed) => {
-                let quoted = quote(&bytes);
+            Err(refused) => {
+                let Refused {
+                    malformed,
+                    skim,
+                    quoted,
+                } = *refused;
                 tracing::warn!(target: "agent", "a line that is no message ({}): {quoted}", malformed.reason);
-                if let Some(id) = envelope::answered_id(&bytes) {
-                    self.router.unreadable_answer(id, &malformed.reason);
-                }
+                self.router.agent_malformed(&malformed, &skim);
                 if self.junk.len() == KEPT_JUNK {
                     self.junk.remove(0);
                 }

@@ -6,11 +6,10 @@ use super::streams::{either, exit, parsed, until, write_some};
 use super::timers::{Due, Timers};
 use super::{ClientStreams, ConnectionOptions, Ending, files};
 use crate::agent::Agent;
-use crate::chain::{Effect, ProxySetup, Router, file_answer};
+use crate::chain::{Effect, ProxySetup, Role, Router, file_answer};
 use crate::fault::{Class, Fault, Phase};
-use crate::message::{Interest, Outcome, TurnResult};
-use crate::sandbox::{Instance, Loaded, MAX_MESSAGE};
-use crate::wire::envelope;
+use crate::message::{Outcome, Registration, TurnResult};
+use crate::sandbox::{Instance, Loaded};
 use crate::wire::lines::{Line, LineBuffer};
 use crate::wire::text::Text;
 use std::future::Future;
@@ -63,7 +62,7 @@ const SLICES: usize = 16;
 /// What happens outside of the loop.
 pub(super) enum Event {
     Turn(usize, Result<(Instance, TurnResult), Fault>),
-    Restarted(usize, Result<(Instance, Vec<Interest>), Fault>),
+    Restarted(usize, Result<(Instance, Registration), Fault>),
     HostAnswer(usize, u64, Outcome),
 }
 
@@ -116,7 +115,7 @@ enum Woken {
 impl Driver {
     /// Loads the proxies. One that cannot be loaded makes every `initialize` fail with the reason.
     pub(super) async fn new(options: ConnectionOptions, client: ClientStreams) -> Self {
-        match load::start_all(&options.proxies, options.progress).await {
+        match load::start_all(&options).await {
             Ok(started) => Self::with(options, client, started, None),
             Err(error) => {
                 let sentence = format!("{error:#}");
@@ -139,13 +138,13 @@ impl Driver {
             loaded,
             configuration,
             instance,
-            interests,
+            registration,
         } in started
         {
             setups.push(ProxySetup {
                 name: loaded.name.clone(),
                 log: loaded.log().clone(),
-                interests,
+                registration,
             });
             slots.push(Slot {
                 loaded,
@@ -155,21 +154,25 @@ impl Driver {
         }
         // Each proxy has at most one turn under way; reads and sleeps wait for room.
         let (send_event, events) = mpsc::channel(slots.len() + 64);
+        let role = match options.agent {
+            Some(_) => Role::Agent,
+            None => Role::Proxy,
+        };
         let ending = Ending {
             failure: broken.clone(),
             agent_missing: false,
         };
         Self {
-            router: Router::new(setups, options.tap.clone()),
-            options,
+            router: Router::new(role, setups, options.tap.clone()),
             slots,
             client,
-            client_lines: LineBuffer::new(MAX_MESSAGE),
+            client_lines: LineBuffer::new(options.max_line),
             client_open: true,
             client_first: false,
             unread_since: None,
             agent: None,
-            agent_lines: LineBuffer::new(MAX_MESSAGE),
+            agent_lines: LineBuffer::new(options.max_line),
+            options,
             agent_open: false,
             agent_exit: None,
             junk: Vec::new(),
@@ -230,7 +233,7 @@ impl Driver {
     }
 
     fn is_done(&mut self) -> bool {
-        self.router.open_client_requests() == 0
+        self.router.open_requests() == 0
             && !self.router.has_work()
             && self.running == 0
             && self.router.client_output().waiting() == 0
@@ -287,9 +290,9 @@ impl Driver {
         match event {
             Event::Turn(index, result) => self.turn_ended(index, result),
             Event::Restarted(index, result) => {
-                let result = result.map(|(instance, interests)| {
+                let result = result.map(|(instance, registration)| {
                     self.slots[index].instance = Some(instance);
-                    interests
+                    registration
                 });
                 self.router.proxy_restarted(index, result);
             }
@@ -327,9 +330,17 @@ impl Driver {
         }
     }
 
+    /// How much waits for the agent: for a proxy, all that waits for the conductor above.
+    fn waiting_for_agent(&mut self) -> usize {
+        match self.options.agent {
+            Some(_) => self.router.agent_output().waiting(),
+            None => self.router.client_output().waiting(),
+        }
+    }
+
     /// How much may wait for the agent now.
     fn most_to_agent(&mut self) -> usize {
-        if self.router.agent_output().waiting() < MAX_TO_AGENT {
+        if self.waiting_for_agent() < MAX_TO_AGENT {
             self.unread_since = None;
             return MAX_TO_AGENT;
         }
@@ -350,7 +361,7 @@ impl Driver {
         // What waits behind `initialize` waits for the agent, which must go on being read then.
         let read_client = self.client_open
             && queued + self.router.behind_initialize_bytes() < MAX_QUEUED
-            && self.router.agent_output().waiting() < self.most_to_agent();
+            && self.waiting_for_agent() < self.most_to_agent();
         let read_agent =
             self.agent_open && queued < MAX_QUEUED && self.router.client_output().waiting() < MAX_TO_CLIENT;
         let more = self.router.has_work();
@@ -392,19 +403,9 @@ impl Driver {
     }
 
     fn client_line(&mut self, line: Line) {
-        let beginning = match &line {
-            Line::TooLong(beginning) => Some(beginning.clone()),
-            Line::Whole(_) => None,
-        };
-        match parsed(line) {
+        match parsed(line, self.options.max_line) {
             Ok(message) => self.router.from_client(message),
-            Err(mut malformed) => {
-                // A request that is too long gets its answer, if its id is where it usually is.
-                if let Some(id) = beginning.and_then(|beginning| envelope::id_in(&beginning)) {
-                    malformed.id = id;
-                }
-                self.router.client_malformed(&malformed);
-            }
+            Err(refused) => self.router.client_malformed(&refused.malformed, &refused.skim),
         }
     }
 

@@ -1,9 +1,9 @@
 //! Loading the chain's components: side by side, with a word to the user when it takes long.
 
-use super::ProxyOptions;
+use super::{ConnectionOptions, ProxyOptions};
 use crate::fault::{Class, Fault, Phase};
-use crate::message::Interest;
-use crate::sandbox::{Instance, Loaded, Prepared, Sandbox};
+use crate::message::Registration;
+use crate::sandbox::{Instance, Loaded, Prepared, ProxyLimits, Sandbox};
 use crate::wire::text::Text;
 use anyhow::Context as _;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ pub(super) struct Started {
     pub(super) loaded: Arc<Loaded>,
     pub(super) configuration: Text,
     pub(super) instance: Instance,
-    pub(super) interests: Vec<Interest>,
+    pub(super) registration: Registration,
 }
 
 /// Loads and starts all proxies.
@@ -27,7 +27,13 @@ pub(super) struct Started {
 /// # Errors
 ///
 /// The first fault as a sentence that names the proxy.
-pub(super) async fn start_all(proxies: &[ProxyOptions], progress: bool) -> anyhow::Result<Vec<Started>> {
+pub(super) async fn start_all(options: &ConnectionOptions) -> anyhow::Result<Vec<Started>> {
+    let ConnectionOptions {
+        proxies,
+        progress,
+        max_line,
+        ..
+    } = options;
     if proxies.is_empty() {
         return Ok(Vec::new());
     }
@@ -55,13 +61,13 @@ pub(super) async fn start_all(proxies: &[ProxyOptions], progress: bool) -> anyho
         Ok(loaded) => loaded?,
         Err(_) => {
             let begun = Instant::now();
-            if progress {
+            if *progress {
                 eprintln!("consort: compiling proxies (kept for the next time) …");
             } else {
                 tracing::info!("compiling proxies (kept for the next time)");
             }
             let loaded = loads.await?;
-            if progress {
+            if *progress {
                 let seconds = (begun.elapsed() + SHOW_AFTER).as_secs_f32();
                 eprintln!("consort: proxies compiled in {seconds:.1} s");
             }
@@ -71,13 +77,17 @@ pub(super) async fn start_all(proxies: &[ProxyOptions], progress: bool) -> anyho
     let mut started = Vec::new();
     for proxy in proxies {
         let prepared = loaded.get(&proxy.file).cloned();
-        let one = start(proxy, prepared).await;
+        let one = start(proxy, prepared, *max_line).await;
         started.push(one.map_err(|fault| anyhow::anyhow!(fault.sentence(&proxy.name)))?);
     }
     Ok(started)
 }
 
-async fn start(proxy: &ProxyOptions, prepared: Option<Result<Arc<Prepared>, Fault>>) -> Result<Started, Fault> {
+async fn start(
+    proxy: &ProxyOptions,
+    prepared: Option<Result<Arc<Prepared>, Fault>>,
+    max_line: usize,
+) -> Result<Started, Fault> {
     let prepared = prepared.unwrap_or_else(|| {
         Err(Fault::new(
             Class::Host,
@@ -88,15 +98,19 @@ async fn start(proxy: &ProxyOptions, prepared: Option<Result<Arc<Prepared>, Faul
     if let Some(time) = prepared.compiled {
         tracing::info!("proxy `{}` compiled in {} ms", proxy.name, time.as_millis());
     }
-    let loaded = Arc::new(Loaded::new(prepared, &proxy.name, proxy.memory));
+    let limits = ProxyLimits {
+        memory: proxy.memory,
+        message: max_line,
+    };
+    let loaded = Arc::new(Loaded::new(prepared, &proxy.name, limits));
     let configuration = Text::parse(&proxy.configuration, usize::MAX)
         .map_err(|reason| Fault::new(Class::Load, Phase::Start, format!("its configuration is {reason}")))?;
-    let (instance, interests) = Instance::start(&loaded, configuration.clone()).await?;
+    let (instance, registration) = Instance::start(&loaded, configuration.clone()).await?;
     Ok(Started {
         loaded,
         configuration,
         instance,
-        interests,
+        registration,
     })
 }
 

@@ -1,9 +1,9 @@
 //! The small steps of reading and writing that the driver puts together.
 
-use crate::sandbox::MAX_MESSAGE;
-use crate::wire::envelope::{self, Malformed};
+use crate::wire::envelope::{self, Id, Malformed};
 use crate::wire::lines::Line;
 use crate::wire::output::Output;
+use crate::wire::skim::Skim;
 use bytes::Bytes;
 use std::future::Future;
 use std::io::IoSlice;
@@ -12,19 +12,46 @@ use std::task::Poll;
 use std::time::Instant;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
-pub(super) fn parsed(line: Line) -> Result<envelope::Incoming, Malformed> {
+/// A line that is no message.
+pub(super) struct Refused {
+    pub(super) malformed: Malformed,
+    /// What can be made out of it all the same.
+    pub(super) skim: Skim,
+    /// Its beginning, for a person.
+    pub(super) quoted: String,
+}
+
+/// Reads a line.
+pub(super) fn parsed(line: Line, cap: usize) -> Result<envelope::Incoming, Box<Refused>> {
     match line {
-        Line::Whole(bytes) => envelope::parse(&bytes),
-        Line::TooLong(_) => Err(Malformed {
-            code: -32600,
-            id: envelope::Id::null(),
-            reason: format!("the line is longer than {} MiB", MAX_MESSAGE / 1024 / 1024),
+        Line::Whole(bytes) => envelope::parse(&bytes).map_err(|malformed| {
+            Box::new(Refused {
+                malformed,
+                skim: Skim::of(&bytes),
+                quoted: quote(&bytes),
+            })
         }),
+        Line::TooLong(skipped) => {
+            let malformed = Malformed {
+                code: -32600,
+                // A request that is too long gets its answer all the same.
+                id: skipped.skim.asked().unwrap_or_else(Id::null),
+                reason: format!(
+                    "the line is longer than {cap} bytes, which is the most that is taken; `--max-line` or `max-line` in \
+                     consort.toml sets it"
+                ),
+            };
+            Err(Box::new(Refused {
+                malformed,
+                quoted: quote(&skipped.beginning),
+                skim: skipped.skim,
+            }))
+        }
     }
 }
 
 /// The beginning of a line, for a person.
-pub(super) fn quote(line: &Bytes) -> String {
+fn quote(line: &Bytes) -> String {
     const SHOWN: usize = 200;
     let text = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
     let mut quoted = crate::log::printable(text.trim_end());

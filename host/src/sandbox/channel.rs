@@ -2,7 +2,7 @@
 
 use super::bindings::consort::proxy::channel as wit;
 use super::json::Value;
-use super::limits::{MAX_MESSAGE, MAX_REQUESTS, MAX_TURN_MESSAGES};
+use super::limits::{MAX_REQUESTS, MAX_TURN_MESSAGES};
 use super::state::State;
 use crate::message::{Message, Notification, Peer, Receipt, Request, RequestId, Response, Sent, Ticket, Turn};
 use crate::wire::text::Text;
@@ -11,8 +11,10 @@ use wasmtime::Result;
 use wasmtime::component::Resource;
 
 /// What the proxy owns, and what it has sent in this turn.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ledger {
+    /// Bytes of the largest message.
+    max_message: usize,
     tickets: HashMap<Ticket, Holding>,
     requests: HashSet<RequestId>,
     sent: Vec<Sent>,
@@ -31,6 +33,19 @@ struct Holding {
 }
 
 impl Ledger {
+    /// Of a proxy that owns nothing yet and may send messages of up to so many bytes.
+    pub(super) fn new(max_message: usize) -> Self {
+        Self {
+            max_message,
+            tickets: HashMap::new(),
+            requests: HashSet::new(),
+            sent: Vec::new(),
+            bytes: 0,
+            open: false,
+            replay: false,
+        }
+    }
+
     /// Opens a turn: the delivered message becomes the proxy's.
     pub(super) fn begin(&mut self, turn: &Turn) {
         for ticket in &turn.closed {
@@ -73,10 +88,10 @@ impl Ledger {
         if !self.open {
             return Err(wit::Refusal::Closed);
         }
-        if size > MAX_MESSAGE {
+        if size > self.max_message {
             return Err(wit::Refusal::TooLarge);
         }
-        if self.sent.len() >= MAX_TURN_MESSAGES || self.bytes + size > 2 * MAX_MESSAGE {
+        if self.sent.len() >= MAX_TURN_MESSAGES || self.bytes + size > self.max_message.saturating_mul(2) {
             return Err(wit::Refusal::Flooded);
         }
         if self.replay && !self.fits_replay(to, &message) {
@@ -295,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_request_is_passed_on_once_and_answered_once() {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::new(1024);
         assert_eq!(refused(ledger.send(Peer::Agent, request(Some(1), None))), "closed");
         ledger.begin(&turn(Peer::Client, 5, request(None, None)));
         assert_eq!(refused(ledger.send(Peer::Client, request(None, Some(5)))), "unknown-id");
@@ -310,7 +325,7 @@ mod tests {
 
     #[test]
     fn own_ids_are_free_again_after_the_response() {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::new(1024);
         ledger.begin(&turn(Peer::Client, 5, request(None, None)));
         assert_eq!(refused(ledger.send(Peer::Agent, request(Some(1), Some(5)))), "sent");
         assert_eq!(
@@ -323,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_notification_is_spent_when_sent_on_done_or_released() {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::new(1024);
         let delivered = turn(Peer::Agent, 7, notification(None));
         ledger.begin(&delivered);
         assert_eq!(refused(ledger.send(Peer::Agent, answer(7))), "unknown-id");
@@ -339,7 +354,7 @@ mod tests {
 
     #[test]
     fn copies_and_closed_tickets_give_no_rights() {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::new(1024);
         let mut copy = turn(Peer::Client, 3, request(None, None));
         copy.copy = true;
         ledger.begin(&copy);
@@ -353,7 +368,7 @@ mod tests {
 
     #[test]
     fn one_turn_is_bounded() {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::new(1024);
         ledger.begin(&turn(Peer::Client, 1, request(None, None)));
         for _ in 0..MAX_TURN_MESSAGES {
             assert_eq!(refused(ledger.send(Peer::Client, notification(None))), "sent");

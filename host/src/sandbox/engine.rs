@@ -3,7 +3,7 @@
 use super::bindings::ProxyPre;
 use super::cache::Cache;
 use super::describe;
-use super::limits::{MAX_COMPONENT, TICK};
+use super::limits::{MAX_COMPONENT, ProxyLimits, TICK};
 use super::state::State;
 use crate::fault::{Class, Fault, Phase};
 use crate::log::ProxyLog;
@@ -38,20 +38,20 @@ pub struct Prepared {
 pub struct Loaded {
     /// The proxy's name.
     pub name: Arc<str>,
-    /// The most memory of an instance, in bytes.
-    pub memory: u64,
+    /// Its limits.
+    pub limits: ProxyLimits,
     pub(super) log: ProxyLog,
     prepared: Arc<Prepared>,
 }
 
 impl Loaded {
     /// Uses a component as the proxy with this name.
-    pub fn new(prepared: Arc<Prepared>, name: &str, memory: u64) -> Self {
+    pub fn new(prepared: Arc<Prepared>, name: &str, limits: ProxyLimits) -> Self {
         let name: Arc<str> = name.into();
         Self {
             log: ProxyLog::new(name.clone()),
             name,
-            memory,
+            limits,
             prepared,
         }
     }

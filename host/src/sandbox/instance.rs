@@ -5,7 +5,7 @@ use super::engine::{Clock, Loaded};
 use super::limits::{FIRST_TICKS, MAX_HANDLES, TICK, TURN_TICKS, TURN_TIME};
 use super::state::State;
 use crate::fault::{Class, Fault, Phase};
-use crate::message::{How, Interest, Peer, Receipt, Turn, TurnResult};
+use crate::message::{How, Interest, Peer, Receipt, Registration, Turn, TurnResult};
 use crate::wire::text::Text;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +36,8 @@ impl Instance {
     /// # Errors
     ///
     /// The fault, also when the proxy says that its configuration is wrong.
-    pub async fn start(loaded: &Loaded, configuration: Text) -> Result<(Self, Vec<Interest>), Fault> {
-        let mut store = Store::new(loaded.pre().engine(), State::new(loaded.log.clone(), loaded.memory));
+    pub async fn start(loaded: &Loaded, configuration: Text) -> Result<(Self, Registration), Fault> {
+        let mut store = Store::new(loaded.pre().engine(), State::new(loaded.log.clone(), loaded.limits));
         store.limiter(|state| &mut state.limiter);
         store.set_max_component_handles(MAX_HANDLES);
         let clock = loaded.clock().clone();
@@ -59,16 +59,19 @@ impl Instance {
             Ok(Err(error)) => return Err(fault(&mut store, Phase::Start, &error)),
             Err(_) => return Err(too_long(&mut store, Phase::Start)),
         };
-        let interests = answer.map_err(|reason| {
+        let answer = answer.map_err(|reason| {
             Fault::new(
                 Class::Load,
                 Phase::Start,
                 format!("it does not accept its configuration: {reason}"),
             )
         })?;
-        let interests = interests.into_iter().map(interest).collect::<Result<_, _>>()?;
+        let registration = Registration {
+            interests: answer.interests.into_iter().map(interest).collect::<Result<_, _>>()?,
+            protocol_version: answer.protocol_version,
+        };
         let clock = loaded.clock().clone();
-        Ok((Self { store, proxy, clock }, interests))
+        Ok((Self { store, proxy, clock }, registration))
     }
 
     /// Delivers one message. The instance comes back if it can be used again.

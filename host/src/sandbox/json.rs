@@ -1,7 +1,7 @@
 //! Host-held JSON values: the interface `json` of the world.
 
 use super::bindings::consort::proxy::json::{Content, Edit as WitEdit, Host, HostValue};
-use super::limits::{MAX_DEPTH, MAX_HELD, MAX_MESSAGE};
+use super::limits::{MAX_DEPTH, MAX_HELD_MESSAGES};
 use super::state::State;
 use crate::wire::edit::{self, Edit};
 use crate::wire::scan;
@@ -30,9 +30,10 @@ impl State {
 
     fn hand_out_value(&mut self, value: Value) -> Result<Resource<Value>> {
         let size = value.text.len();
-        if self.held + size > MAX_HELD {
+        let most = self.max_message.saturating_mul(MAX_HELD_MESSAGES);
+        if self.held + size > most {
             self.limiter.refused = true;
-            wasmtime::bail!("more than {MAX_HELD} bytes of JSON text behind handles");
+            wasmtime::bail!("more than {most} bytes of JSON text behind handles");
         }
         let handle = self.table.push(value).inspect_err(|_| self.limiter.refused = true)?;
         self.held += size;
@@ -48,7 +49,9 @@ impl State {
 
     fn content(&self, content: Content) -> Result<std::result::Result<Value, String>> {
         Ok(match content {
-            Content::Text(text) if text.len() > MAX_MESSAGE => Err(format!("larger than {MAX_MESSAGE} bytes")),
+            Content::Text(text) if text.len() > self.max_message => {
+                Err(format!("larger than {} bytes", self.max_message))
+            }
             Content::Text(text) => Text::parse(&text, MAX_DEPTH).map(|text| Value { text, added: 0 }),
             Content::Value(value) => {
                 let value = self.table.get(&value)?;
@@ -109,10 +112,11 @@ impl HostValue for State {
         if added > MAX_DEPTH {
             return Ok(Err(format!("the value would nest deeper than {MAX_DEPTH} levels")));
         }
+        let most = self.max_message;
         let value = self.table.get_mut(&value)?;
         let edited = match edit::apply(&value.text, &checked) {
-            Ok(edited) if edited.len() > MAX_MESSAGE => {
-                return Ok(Err(format!("the value would be larger than {MAX_MESSAGE} bytes")));
+            Ok(edited) if edited.len() > most => {
+                return Ok(Err(format!("the value would be larger than {most} bytes")));
             }
             Ok(edited) => edited,
             Err(reason) => return Ok(Err(reason)),

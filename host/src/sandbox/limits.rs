@@ -7,8 +7,14 @@ use wasmtime::ResourceLimiter;
 /// two MiB, one with an interpreter inside 20 to 40.
 pub const DEFAULT_MEMORY: u64 = 64 * 1024 * 1024;
 
-/// The largest message that a proxy may send, and the largest text that it may parse: as much as a line may have.
-pub const MAX_MESSAGE: usize = 64 * 1024 * 1024;
+/// What may be different for each proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProxyLimits {
+    /// Memory of one instance in bytes, summed over its memories and tables.
+    pub memory: u64,
+    /// The largest message that it may send, and the largest text that it may parse, in bytes: as much as a line may have.
+    pub message: usize,
+}
 
 /// How deeply text may nest that a proxy hands over. serde_json and most other parsers stop there as well.
 pub(super) const MAX_DEPTH: usize = 128;
@@ -17,9 +23,9 @@ pub(super) const MAX_DEPTH: usize = 128;
 /// its sessions thousands. The default of wasmtime, 100,000, costs 0.4 ms for 20,000 when the store is dropped.
 pub(super) const MAX_HANDLES: usize = 10_000;
 
-/// Bytes of JSON text behind the handles of one proxy: eight of the largest messages. Text that several handles share counts
-/// for each of them, though it is in memory once.
-pub(super) const MAX_HELD: usize = 8 * MAX_MESSAGE;
+/// JSON text behind the handles of one proxy, in messages of the largest size. Text that several handles share counts for each of
+/// them, though it is in memory once.
+pub(super) const MAX_HELD_MESSAGES: usize = 8;
 
 /// Messages in one turn. A replayed session has hundreds.
 pub(super) const MAX_TURN_MESSAGES: usize = 1_000;

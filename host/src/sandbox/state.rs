@@ -1,7 +1,7 @@
 //! What a proxy's store holds.
 
 use super::channel::Ledger;
-use super::limits::{Limiter, MAX_HANDLES, MAX_RANDOM};
+use super::limits::{Limiter, MAX_HANDLES, MAX_RANDOM, ProxyLimits};
 use super::output::Output;
 use crate::log::ProxyLog;
 use wasmtime::component::ResourceTable;
@@ -13,6 +13,8 @@ pub(super) struct State {
     pub(super) limiter: Limiter,
     pub(super) ledger: Ledger,
     pub(super) log: ProxyLog,
+    /// Bytes of the largest message.
+    pub(super) max_message: usize,
     /// Bytes of JSON text behind handles.
     pub(super) held: usize,
     /// Ticks that the current call has used.
@@ -22,7 +24,7 @@ pub(super) struct State {
 
 impl State {
     /// The state of a new instance: an empty WASI context whose output goes to the log.
-    pub(super) fn new(log: ProxyLog, memory: u64) -> Self {
+    pub(super) fn new(log: ProxyLog, limits: ProxyLimits) -> Self {
         let mut table = ResourceTable::new();
         table.set_max_capacity(MAX_HANDLES);
         let wasi = WasiCtx::builder()
@@ -34,9 +36,10 @@ impl State {
             .build();
         Self {
             table,
-            limiter: Limiter::new(memory),
-            ledger: Ledger::default(),
+            limiter: Limiter::new(limits.memory),
+            ledger: Ledger::new(limits.message),
             log,
+            max_message: limits.message,
             held: 0,
             ticks: 0,
             wasi,

@@ -1,15 +1,11 @@
 //! The JSON-RPC envelope: one line to one message, the inner JSON text untouched.
 
-use super::scan;
 use super::text::Text;
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::sync::Arc;
-
-/// Bytes at the beginning of a refused line in which its id is looked for.
-const SALVAGED: usize = 64 * 1024;
 
 /// A request id as its peer wrote it; equal only to the same id of the same JSON type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -160,6 +156,53 @@ pub fn parse(line: &Bytes) -> Result<Incoming, Malformed> {
     }
 }
 
+#[derive(Deserialize)]
+struct RawEnvelope<'a> {
+    #[serde(borrow)]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+}
+
+/// Takes the call out of the params of a `proxy/successor`.
+///
+/// # Errors
+///
+/// The JSON-RPC code and the reason if there is none.
+pub fn unwrap(params: &Text) -> Result<(Arc<str>, Option<Text>), (i64, String)> {
+    let line = match params.pieces() {
+        [piece] => piece.clone(),
+        _ => Bytes::from(params.to_vec()),
+    };
+    // Whole lines are checked for UTF-8 when they come in.
+    let text = std::str::from_utf8(&line).map_err(|_| (-32600, "the envelope is not UTF-8".to_owned()))?;
+    if !text.starts_with('{') {
+        return Err((-32602, "the envelope is not an object with a `method`".into()));
+    }
+    let raw: RawEnvelope<'_> = serde_json::from_str(text).map_err(|error| {
+        let reason = error.to_string();
+        let reason = reason.split(" at line").next().unwrap_or_default();
+        let code = if reason.starts_with("duplicate") {
+            -32600
+        } else {
+            -32602
+        };
+        (code, format!("the envelope has a wrong member: {reason}"))
+    })?;
+    let Some(method) = raw.method else {
+        return Err((-32602, "the envelope has no `method`".into()));
+    };
+    let method: Cow<'_, str> = serde_json::from_str(method.get())
+        .map_err(|_| (-32602, "the envelope's `method` is not a string".to_owned()))?;
+    match raw.params {
+        Some(params) if !params.get().starts_with(['{', '[', 'n']) => Err((
+            -32602,
+            "the envelope's `params` is neither an object nor an array".into(),
+        )),
+        params => Ok((method.as_ref().into(), params.map(|params| slice(&line, text, params)))),
+    }
+}
+
 fn read(text: &str) -> Result<Raw<'_>, Malformed> {
     let trimmed = text.trim_start_matches([' ', '\t', '\r', '\n']);
     if trimmed.starts_with('{') {
@@ -208,26 +251,6 @@ fn invalid(reason: &str) -> Malformed {
 fn slice(line: &Bytes, text: &str, raw: &RawValue) -> Text {
     let start = raw.get().as_ptr() as usize - text.as_ptr() as usize;
     Text::trusted(line.slice(start..start + raw.get().len()))
-}
-
-/// The id of a response in a line that is refused or cut off, as far as it can be made out: its request has to get an answer.
-pub fn answered_id(line: &[u8]) -> Option<u64> {
-    let head = head(line);
-    if scan::find(&head, "/method").is_some() {
-        return None;
-    }
-    let id = head.slice(scan::find(&head, "/id")?).to_text();
-    id.strip_suffix(".0").unwrap_or(&id).parse().ok()
-}
-
-/// The id in a line that is cut off, if it stands near its beginning.
-pub fn id_in(line: &[u8]) -> Option<Id> {
-    let head = head(line);
-    Id::parse(&head.slice(scan::find(&head, "/id")?).to_text())
-}
-
-fn head(line: &[u8]) -> Text {
-    Text::trusted(Bytes::copy_from_slice(&line[..line.len().min(SALVAGED)]))
 }
 
 /// The text of a JSON-RPC error object.
@@ -310,13 +333,23 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_answer_still_tells_its_id() {
-        assert_eq!(answered_id(br#"{"jsonrpc":"2.0","id":5,"result":{"#), Some(5));
-        assert_eq!(answered_id(b"{\"result\":\"\xff\",\"id\":5}"), Some(5));
-        assert_eq!(answered_id(br#"{"id":5.0,"result":{}}"#), Some(5));
-        assert_eq!(answered_id(br#"{"id":5,"method":"x","params":7}"#), None);
-        assert_eq!(answered_id(b"a banner with {\"id\":5}"), None);
-        assert_eq!(answered_id(b""), None);
+    fn envelopes_are_opened() {
+        let open = |text: &str| unwrap(&Text::trusted(text.to_owned()));
+        let (method, params) = open(r#"{"_meta":{"a":1},"params": {"n":1.10} ,"method":"x\/y"}"#).unwrap();
+        assert_eq!(
+            (&*method, params.map(|params| params.to_text()).as_deref()),
+            ("x/y", Some(r#"{"n":1.10}"#))
+        );
+        assert!(open(r#"{"method":"x"}"#).unwrap().1.is_none());
+        let code = |text: &str| open(text).unwrap_err().0;
+        assert_eq!(code(r#"{"params":{}}"#), -32602);
+        assert_eq!(code(r#"{"method":null}"#), -32602);
+        assert_eq!(code(r#"{"method":7}"#), -32602);
+        assert_eq!(code(r#"{"method":"x","params":7}"#), -32602);
+        assert_eq!(code(r#"["x"]"#), -32602);
+        assert_eq!(code("null"), -32602);
+        assert_eq!(code(r#"{"method":"x","method":"y"}"#), -32600);
+        assert_eq!(code(r#"{"method":"x","params":{},"params":{}}"#), -32600);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Bytes to lines: a read buffer that finds line ends and caps a line's length.
 
+use super::skim::Skim;
 use bytes::{Bytes, BytesMut};
 use memchr::memchr;
 
@@ -17,8 +18,17 @@ const BEGINNING: usize = 4 * 1024;
 pub enum Line {
     /// A line without its end.
     Whole(Bytes),
-    /// A line longer than the cap; it was skipped, apart from its beginning.
-    TooLong(Bytes),
+    /// A line longer than the cap; it was skipped.
+    TooLong(Box<Skipped>),
+}
+
+/// What is left of a line that was too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its beginning.
+    pub beginning: Bytes,
+    /// What could be made out of all of it.
+    pub skim: Skim,
 }
 
 /// Collects what was read and hands out lines.
@@ -26,8 +36,8 @@ pub enum Line {
 pub struct LineBuffer {
     buffer: BytesMut,
     scanned: usize,
-    /// The beginning of a line that is being skipped.
-    skipping: Option<Bytes>,
+    /// A line that is being skipped.
+    skipping: Option<Box<Skipped>>,
     cap: usize,
 }
 
@@ -55,11 +65,11 @@ impl LineBuffer {
         loop {
             let Some(found) = memchr(b'\n', &self.buffer[self.scanned..]) else {
                 self.scanned = self.buffer.len();
-                if self.scanned > self.cap && self.skipping.is_none() {
-                    self.skipping = Some(self.beginning());
-                }
-                if self.skipping.is_some() {
-                    self.buffer.clear();
+                if self.skipping.is_some() || self.scanned > self.cap {
+                    let skipped = self.skip(self.scanned);
+                    self.skipping = Some(skipped);
+                    // What was read of it is given back, not only emptied.
+                    self.buffer = BytesMut::new();
                     self.scanned = 0;
                 }
                 return None;
@@ -67,9 +77,9 @@ impl LineBuffer {
             let end = self.scanned + found;
             self.scanned = 0;
             if self.skipping.is_some() || end > self.cap {
-                let beginning = self.skipping.take().unwrap_or_else(|| self.beginning());
+                let skipped = self.skip(end);
                 bytes::Buf::advance(&mut self.buffer, end + 1);
-                return Some(Line::TooLong(beginning));
+                return Some(Line::TooLong(skipped));
             }
             let line = if end <= COPY_UP_TO {
                 let line = Bytes::copy_from_slice(&self.buffer[..end]);
@@ -86,16 +96,26 @@ impl LineBuffer {
         }
     }
 
-    fn beginning(&self) -> Bytes {
-        Bytes::copy_from_slice(&self.buffer[..self.buffer.len().min(BEGINNING)])
+    /// Looks at the part of a line that is too long which is in the buffer up to `end`.
+    fn skip(&mut self, end: usize) -> Box<Skipped> {
+        let part = &self.buffer[..end];
+        let mut skipped = self.skipping.take().unwrap_or_else(|| {
+            Box::new(Skipped {
+                beginning: Bytes::copy_from_slice(&part[..part.len().min(BEGINNING)]),
+                skim: Skim::default(),
+            })
+        });
+        skipped.skim.feed(part);
+        skipped
     }
 
     /// What is left at the end of the input: a line without an end.
     pub fn last_line(&mut self) -> Option<Line> {
         self.scanned = 0;
-        if let Some(beginning) = self.skipping.take() {
-            self.buffer.clear();
-            return Some(Line::TooLong(beginning));
+        if self.skipping.is_some() || self.buffer.len() > self.cap {
+            let skipped = self.skip(self.buffer.len());
+            self.buffer = BytesMut::new();
+            return Some(Line::TooLong(skipped));
         }
         let rest = std::mem::take(&mut self.buffer).freeze();
         (!rest.iter().all(u8::is_ascii_whitespace)).then_some(Line::Whole(rest))
@@ -130,11 +150,29 @@ mod tests {
         lines.room().extend_from_slice(&[b'x'; 11]);
         assert_eq!(lines.next_line(), None);
         lines.room().extend_from_slice(b"xx\nok\n");
-        assert_eq!(lines.next_line(), Some(Line::TooLong(Bytes::from_static(&[b'x'; 11]))));
+        let Some(Line::TooLong(skipped)) = lines.next_line() else {
+            panic!("it is too long");
+        };
+        assert_eq!(skipped.beginning, [b'x'; 11].as_slice());
         assert_eq!(lines.next_line(), Some(Line::Whole(Bytes::from_static(b"ok"))));
         lines.room().extend_from_slice(&[b'y'; 12]);
         lines.room().extend_from_slice(b"\n");
         assert!(matches!(lines.next_line(), Some(Line::TooLong(_))));
         assert_eq!(lines.last_line(), None);
+        lines.room().extend_from_slice(&[b'z'; 11]);
+        assert!(matches!(lines.last_line(), Some(Line::TooLong(_))));
+    }
+
+    #[test]
+    fn the_id_of_a_line_that_is_too_long_is_found_at_its_end() {
+        let mut lines = LineBuffer::new(10);
+        for part in ["{\"result\":[1,2,3", ",4,{\"id\":2}]", ",\"i", "d\":71}\n"] {
+            assert_eq!(lines.next_line(), None);
+            lines.room().extend_from_slice(part.as_bytes());
+        }
+        let Some(Line::TooLong(skipped)) = lines.next_line() else {
+            panic!("it is too long");
+        };
+        assert_eq!(skipped.skim.answered(), Some(71));
     }
 }

@@ -25,12 +25,31 @@ impl Output {
 
     /// Queues a request (with an id) or a notification (without).
     pub fn call(&mut self, id: Option<&str>, method: &str, params: Option<&Text>) {
-        self.small(b"{\"jsonrpc\":\"2.0\"");
+        self.begin_call(id);
+        self.method(method, params);
+        self.small(b"}\n");
+    }
+
+    /// The same in an envelope: the call becomes the params of another method.
+    pub fn wrapped_call(&mut self, id: Option<&str>, envelope: &str, method: &str, params: Option<&Text>) {
+        self.begin_call(id);
+        self.method(envelope, None);
+        self.small(b",\"params\":{");
+        self.method(method, params);
+        self.small(b"}}\n");
+    }
+
+    fn begin_call(&mut self, id: Option<&str>) {
+        self.small(b"{\"jsonrpc\":\"2.0\",");
         if let Some(id) = id {
-            self.small(b",\"id\":");
+            self.small(b"\"id\":");
             self.small(id.as_bytes());
+            self.small(b",");
         }
-        self.small(b",\"method\":");
+    }
+
+    fn method(&mut self, method: &str, params: Option<&Text>) {
+        self.small(b"\"method\":");
         if method
             .bytes()
             .all(|byte| (b' '..0x7f).contains(&byte) && byte != b'"' && byte != b'\\')
@@ -45,7 +64,6 @@ impl Output {
             self.small(b",\"params\":");
             self.text(params);
         }
-        self.small(b"}\n");
     }
 
     /// Queues a response.
@@ -156,10 +174,14 @@ mod tests {
         let big = format!("[\"{}\"]", "x".repeat(20_000));
         output.call(Some("1"), "a/b", Some(&Text::trusted("{}")));
         output.call(None, "quote\"", Some(&Text::trusted(big.clone())));
+        output.wrapped_call(Some("2"), "p/s", "m", None);
+        output.wrapped_call(None, "p/s", "m", Some(&Text::trusted("[1]")));
         output.response(&Id::null(), &Err(Text::trusted("{\n}")));
         let expected = format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a/b\",\"params\":{{}}}}\n\
              {{\"jsonrpc\":\"2.0\",\"method\":\"quote\\\"\",\"params\":{big}}}\n\
+             {{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"p/s\",\"params\":{{\"method\":\"m\"}}}}\n\
+             {{\"jsonrpc\":\"2.0\",\"method\":\"p/s\",\"params\":{{\"method\":\"m\",\"params\":[1]}}}}\n\
              {{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{{ }}}}\n"
         );
         assert_eq!(drain(&mut output), expected);

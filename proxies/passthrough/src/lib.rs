@@ -12,7 +12,11 @@ impl Proxy for Passthrough {
     /// Called once. `config` is what the user wrote for this proxy, `{}` if nothing. An error is a sentence for that user.
     fn start(_config: Json) -> Result<(Self, Interests), String> {
         // Everything from both sides. Name methods instead where you can: `.intercept(Client, "session/prompt")`.
-        let interests = Interests::new().intercept(Client, "*").intercept(Agent, "*");
+        // Version 2 of ACP, still a draft, passes as well, since nothing here depends on what is in a message.
+        let interests = Interests::new()
+            .intercept(Client, "*")
+            .intercept(Agent, "*")
+            .protocol_version(2);
         Ok((Self, interests))
     }
 

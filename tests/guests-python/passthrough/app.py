@@ -5,7 +5,7 @@ a request on are used: without an id (the answer goes straight back) and with on
 """
 
 from componentize_py_types import Err
-from wit_world import How, Interest, Receipt, WitWorld
+from wit_world import How, Interest, Receipt, Registration, WitWorld
 from wit_world.imports import channel
 from wit_world.imports.channel import Peer
 
@@ -20,10 +20,11 @@ class WitWorld(WitWorld):
         self.waiting = {}
 
     def start(self, config):
-        return [
+        interests = [
             Interest(Peer.CLIENT, "*", How.INTERCEPT),
             Interest(Peer.AGENT, "*", How.INTERCEPT),
         ]
+        return Registration(interests, protocol_version=1)
 
     def receive(self, source, ticket, message):
         match message:

@@ -1,6 +1,7 @@
 //! What went over the hops of a chain, as far as the demo shows it.
 
 use crate::tap::{Hop, Kind, Place, Tap};
+use crate::wire::text::Text;
 use agent_client_protocol_schema::v1::{
     AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, ContentBlock, ContentChunk, EmbeddedResourceResource, PromptRequest,
     SessionNotification, SessionUpdate,
@@ -69,7 +70,7 @@ impl Record {
         match hop.kind {
             Kind::Request => {
                 self.prompted.get_or_insert(now);
-                if let Ok(request) = serde_json::from_str::<PromptRequest>(hop.text) {
+                if let Some(request) = hop.text.and_then(Text::decode::<PromptRequest>) {
                     self.prompt.push(Passage {
                         from: hop.from,
                         to: hop.to,
@@ -85,10 +86,10 @@ impl Record {
     }
 
     fn update_hop(&mut self, hop: &Hop<'_>) {
-        let Ok(SessionNotification {
+        let Some(SessionNotification {
             update: SessionUpdate::AgentMessageChunk(ContentChunk { content, .. }),
             ..
-        }) = serde_json::from_str(hop.text)
+        }) = hop.text.and_then(Text::decode)
         else {
             return;
         };

@@ -1,0 +1,128 @@
+//! The sections of `consort.toml` and what may stand in each.
+
+use super::groups::Groups;
+use super::reader::{Item, Reader, Table};
+use super::{Configuration, DEFAULT_MEMORY, LINES, MEMORY, NO_CONFIGURATION, is_name, name_of};
+use crate::agent::AgentCommand;
+use crate::connection::ProxyOptions;
+use serde_json::Value;
+use std::ffi::OsString;
+
+impl Reader<'_> {
+    pub(super) fn configuration(&self, table: &Table<'_>) -> anyhow::Result<Configuration> {
+        self.only(
+            table,
+            "the file",
+            &["agent", "proxies", "groups", "grace-seconds", "max-line"],
+        )?;
+        let mut configuration = Configuration::default();
+        let groups = match table.get("groups") {
+            Some(groups) => Groups::read(self, groups)?,
+            None => Groups::default(),
+        };
+        if let Some(agent) = table.get("agent") {
+            configuration.agent = Some(self.agent(agent)?);
+        }
+        if let Some(proxies) = table.get("proxies") {
+            configuration.proxies = groups.members(self, proxies, "proxies")?;
+        }
+        if let Some(seconds) = table.get("grace-seconds") {
+            configuration.grace_seconds = Some(self.integer(seconds, "grace-seconds")?);
+        }
+        if let Some(size) = table.get("max-line") {
+            let size = self.size(size, "max-line", LINES)?;
+            configuration.max_line = usize::try_from(size).ok();
+        }
+        configuration.groups = groups.all();
+        Ok(configuration)
+    }
+
+    fn agent(&self, item: &Item<'_>) -> anyhow::Result<AgentCommand> {
+        let table = self.table(item, "agent")?;
+        self.only(table, "[agent]", &["command", "args", "env", "inherit-env", "cwd"])?;
+        let command = table
+            .get("command")
+            .ok_or_else(|| self.wrong(item.span(), "[agent] has no `command`"))?;
+        let program = self.string(command, "command")?;
+        if program.is_empty() {
+            return Err(self.wrong(command.span(), "`command` is empty"));
+        }
+        let mut agent = AgentCommand {
+            // A name is looked up in PATH; a path is relative to the file.
+            program: if program.contains('/') {
+                self.path(program).into_os_string()
+            } else {
+                program.into()
+            },
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            inherit: Vec::new(),
+            directory: None,
+        };
+        if let Some(item) = table.get("args") {
+            agent.arguments = self.strings(item, "args")?;
+        }
+        if let Some(item) = table.get("inherit-env") {
+            agent.inherit = self.strings(item, "inherit-env")?;
+        }
+        if let Some(item) = table.get("env") {
+            for (name, value) in self.table(item, "env")? {
+                let value = self.string(value, name.get_ref())?;
+                agent
+                    .environment
+                    .push((OsString::from(name.get_ref().as_ref()), value.into()));
+            }
+        }
+        if let Some(item) = table.get("cwd") {
+            agent.directory = Some(self.path(self.string(item, "cwd")?));
+        }
+        Ok(agent)
+    }
+
+    pub(super) fn proxy(&self, item: &Item<'_>, place: &str, earlier: &[ProxyOptions]) -> anyhow::Result<ProxyOptions> {
+        let table = self.table(item, place)?;
+        self.only(
+            table,
+            &format!("[[{place}]]"),
+            &["name", "file", "config", "memory", "group"],
+        )?;
+        let file = table
+            .get("file")
+            .ok_or_else(|| self.wrong(item.span(), "a proxy has neither `file` nor `group`"))?;
+        let file = self.path(self.string(file, "file")?);
+        let taken = |name: &str| earlier.iter().any(|proxy| proxy.name == name);
+        let name = match table.get("name") {
+            None => name_of(&file, taken),
+            Some(item) => {
+                let name = self.string(item, "name")?;
+                if !is_name(name) {
+                    return Err(self.wrong(
+                        item.span(),
+                        "a proxy's `name` must be one line of text without `/` or `=`",
+                    ));
+                }
+                if taken(name) {
+                    return Err(self.wrong(
+                        item.span(),
+                        &format!("two proxies are named \"{name}\"; give one of them another `name`"),
+                    ));
+                }
+                name.to_owned()
+            }
+        };
+        let configuration = match table.get("config") {
+            None => NO_CONFIGURATION.to_owned(),
+            Some(item) => Value::Object(self.object(self.table(item, "config")?)?).to_string(),
+        };
+        let memory = match table.get("memory") {
+            None => DEFAULT_MEMORY,
+            Some(item) => self.size(item, "memory", MEMORY)?,
+        };
+        Ok(ProxyOptions {
+            name,
+            file,
+            configuration,
+            memory,
+        })
+    }
+}
