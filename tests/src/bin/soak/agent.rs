@@ -109,11 +109,11 @@ impl Reader {
                     None => agent.complain(&format!("{method} came for the session {session:?}")),
                 }
             }
-            "session/close" => {
-                self.workers.remove(&session);
-                lock(&agent.sessions).remove(&session);
-                answer(id, &json!({}));
-            }
+            // Behind the turns that are not over yet.
+            "session/close" => match self.workers.remove(&session) {
+                Some(worker) => worker.send((id, message)).unwrap_or_default(),
+                None => agent.complain(&format!("the session {session:?} was closed")),
+            },
             "initialize" => answer(
                 id,
                 &json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": true}}),
@@ -167,6 +167,10 @@ impl Agent {
     fn work(&self, session: &str, turns: &Receiver<(u64, Value)>, cancelled: &Mutex<Cancelled>) {
         let mut done = 0;
         while let Ok((id, message)) = turns.recv() {
+            if message["method"] == "session/close" {
+                lock(&self.sessions).remove(session);
+                return answer(id, &json!({}));
+            }
             done += 1;
             let script = Script::from_json(&message["params"]["script"]);
             let is_cancelled = || {

@@ -100,7 +100,9 @@ fn start() -> Result<Child> {
     ];
     let consort = consort_beside()?;
     let mut command = Command::new(&consort);
-    command.args(["run", "--no-config"]);
+    command
+        .args(["run", "--no-config"])
+        .env("XDG_CACHE_HOME", consort_tests::command::cache());
     let mut traps = 0;
     for (guest, config) in chain {
         // Guests that are there several times are told apart by number.
