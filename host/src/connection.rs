@@ -59,6 +59,8 @@ pub struct ClientStreams {
     pub input: Pin<Box<dyn AsyncRead + Send>>,
     /// What the client reads.
     pub output: Pin<Box<dyn AsyncWrite + Send>>,
+    /// Ends when nobody reads the output any more, where that can be told without writing.
+    pub gone: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 /// How a connection ended that did not go as it should have.

@@ -118,6 +118,11 @@ impl Agent {
         self.pid
     }
 
+    /// A second voice, to say something while the agent listens. Two that speak at once may interrupt each other.
+    pub fn voice(&self) -> Voice {
+        Voice(self.socket.try_clone().expect("a socket can be cloned"))
+    }
+
     /// Writes bytes to its standard output as they are.
     pub fn send_raw(&mut self, bytes: &[u8]) {
         self.transcript.note("  agent →", bytes);
@@ -169,6 +174,13 @@ impl Agent {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("not JSON ({error}): {line}\n{}", self.transcript))
     }
 
+    /// The next line as JSON, if it has come already.
+    pub fn heard(&mut self) -> Option<Value> {
+        let line = self.lines.try_recv().ok()?;
+        self.transcript.note("  agent ←", &line);
+        Some(serde_json::from_slice(&line).expect("input is JSON"))
+    }
+
     /// Whether nothing has come that was not taken yet.
     pub fn is_quiet(&self) -> bool {
         matches!(self.lines.try_recv(), Err(mpsc::TryRecvError::Empty))
@@ -199,5 +211,16 @@ impl Agent {
             line.pop();
         }
         Some(line)
+    }
+}
+
+/// What an agent says, apart from what it hears.
+pub struct Voice(UnixStream);
+
+impl Voice {
+    /// Writes bytes to the agent's standard output as they are, and waits until it has begun to.
+    pub fn say(&mut self, bytes: &[u8]) {
+        // An agent that has been killed says nothing; the test will notice what it waits for.
+        let _ = frame::write(&mut self.0, Kind::Output, bytes);
     }
 }

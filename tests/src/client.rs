@@ -148,6 +148,18 @@ impl Client {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("not JSON ({error}): {line}\n{}", self.report()))
     }
 
+    /// The next line as JSON, if it has come already.
+    pub fn heard(&mut self) -> Option<Value> {
+        let line = self.lines.try_recv().ok()?;
+        self.transcript.note("client  ←", &line);
+        Some(serde_json::from_slice(&line).expect("output is JSON"))
+    }
+
+    /// The process's input, to be written while the client reads. Nothing else can be sent with it.
+    pub fn take_input(&mut self) -> ChildStdin {
+        self.input.take().expect("the input is open")
+    }
+
     /// The end of the process's output; a line is a failure.
     pub fn expect_end(&mut self) {
         if let Some(line) = self.next() {

@@ -2,11 +2,13 @@
 //! line by line, and the guests. Nothing here knows what ACP means beyond a few helpers to get a session.
 
 pub mod agent;
+pub mod chains;
 pub mod client;
 pub mod command;
 pub mod directory;
 pub mod frame;
 pub mod guests;
+pub mod raw;
 pub mod real;
 pub mod session;
 pub mod stack;

@@ -1,4 +1,4 @@
-//! Agents and clients that others wrote, from the npm registry, and a model for those that want one.
+//! Agents, clients and a conductor that others wrote, from their package registries, and a model for those that want one.
 
 use crate::{Directory, root};
 use serde_json::{Value, json};
@@ -36,6 +36,30 @@ pub fn npm(name: &str, packages: &[&str]) -> PathBuf {
     );
     fs::write(done, wanted).expect("a file can be written");
     folder
+}
+
+/// The reference conductor, version 5.0.0, installed once under `target/`. Compiling it takes some minutes.
+pub fn reference_conductor() -> PathBuf {
+    const CRATE: &str = "agent-client-protocol-conductor";
+    let folder = root().join("target/real/conductor");
+    fs::create_dir_all(&folder).expect("a folder can be made");
+    let lock = fs::File::create(folder.join("lock")).expect("a lock file can be made");
+    lock.lock().expect("the lock can be taken");
+    let program = folder.join("bin").join(CRATE);
+    if !program.is_file() {
+        let output = Command::new("cargo")
+            .args(["install", "--locked", "--version", "5.0.0", "--root"])
+            .arg(&folder)
+            .arg(CRATE)
+            .output()
+            .expect("cargo is there");
+        assert!(
+            output.status.success(),
+            "the reference conductor cannot be installed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    program
 }
 
 /// A model on loopback that streams one sentence in the shape of OpenAI's Responses API, and remembers what it was asked.

@@ -11,12 +11,18 @@ pub type Words = Vec<String>;
 pub struct Stack {
     /// What it is, for messages.
     pub name: &'static str,
-    /// Whether a conductor that is not Consort parses and writes all numbers anew.
-    pub numbers_change: bool,
+    /// Whether a conductor in it parses what passes and writes it anew, so that not every byte stays.
+    pub rewrites: bool,
     build: fn(Words) -> Words,
 }
 
 impl Stack {
+    /// The same with a conductor in it that writes anew what passes.
+    #[must_use]
+    pub fn rewriting(self) -> Self {
+        Self { rewrites: true, ..self }
+    }
+
     /// The command of the outermost conductor, in front of this agent.
     pub fn command(&self, listener: &AgentListener) -> Command {
         let agent = listener
@@ -76,7 +82,8 @@ pub fn scripted(dialect: &str, components: &[Words]) -> Words {
     words
 }
 
-fn text(path: PathBuf) -> String {
+/// A path as a word.
+pub fn text(path: PathBuf) -> String {
     path.into_os_string().into_string().expect("test paths are UTF-8")
 }
 
@@ -84,7 +91,16 @@ fn text(path: PathBuf) -> String {
 pub fn stack(name: &'static str, build: fn(Words) -> Words) -> Stack {
     Stack {
         name,
-        numbers_change: false,
+        rewrites: false,
         build,
     }
+}
+
+/// A command in one word, as a shell reads it.
+pub fn quoted(words: &[String]) -> String {
+    let quoted: Vec<String> = words
+        .iter()
+        .map(|word| format!("'{}'", word.replace('\'', "'\\''")))
+        .collect();
+    quoted.join(" ")
 }

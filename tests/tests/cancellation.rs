@@ -1,7 +1,8 @@
 //! Giving up, hop by hop, down to the handler in a guest.
 
+use consort_tests::chains::{Chain, every};
 use consort_tests::guests::guest;
-use consort_tests::session::{SESSION, begin, notification, prompt};
+use consort_tests::session::{SESSION, begin, notification, prompt, request};
 use consort_tests::{Agent, AgentListener, Client};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -92,4 +93,60 @@ fn what_the_agent_asks_can_be_cancelled_by_the_agent() {
     assert_eq!(client.expect(), cancel(asked["id"].clone()));
     client.send_json(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"outcome": {"outcome": "cancelled"}}}));
     assert_eq!(agent.expect()["id"], 0);
+}
+
+/// Every chain, and one that carries requests on under ids of its own.
+fn chains() -> Vec<Chain> {
+    let mut chains = every(10, &["x/ask"]);
+    let own = ("rewriter", json!({"method": "x/ask"}));
+    chains.push(Chain::new(
+        "proxies that ask themselves",
+        &[own.clone(), ("passthrough", json!({})), own],
+    ));
+    chains
+}
+
+#[test]
+fn a_cancelled_request_of_the_client_gets_one_answer_in_every_chain() {
+    for chain in chains() {
+        for late in [
+            json!({"result": {}}),
+            json!({"error": {"code": -32800, "message": "cancelled"}}),
+        ] {
+            let (mut client, mut agent) = chain.start();
+            client.send_json(&request("q", "x/ask", &json!({"sessionId": SESSION})));
+            let asked = agent.expect();
+            client.send_json(&cancel("q"));
+            client.send_json(&cancel("q"));
+            assert_eq!(agent.expect(), cancel(asked["id"].clone()), "{}", chain.name);
+            let mut answer = late.clone();
+            answer["id"] = asked["id"].clone();
+            agent.send_json(&answer);
+            agent.send_json(&notification("marker", &json!({"sessionId": SESSION})));
+            assert_eq!(client.expect()["id"], "q", "{}", chain.name);
+            assert_eq!(client.expect()["method"], "marker", "{}: one answer only", chain.name);
+            client.send_json(&cancel("q"));
+            client.send_json(&notification("marker", &json!({})));
+            assert_eq!(agent.expect()["method"], "marker", "{}: cancelled once", chain.name);
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_request_of_the_agent_gets_one_answer_in_every_chain() {
+    for chain in chains() {
+        let (mut client, mut agent) = chain.start();
+        agent.send_json(&request("q", "x/ask", &json!({"sessionId": SESSION})));
+        let asked = client.expect();
+        agent.send_json(&cancel("q"));
+        agent.send_json(&cancel("q"));
+        assert_eq!(client.expect(), cancel(asked["id"].clone()), "{}", chain.name);
+        client.send_json(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {}}));
+        client.send_json(&notification("marker", &json!({"sessionId": SESSION})));
+        assert_eq!(agent.expect()["id"], "q", "{}", chain.name);
+        assert_eq!(agent.expect()["method"], "marker", "{}: one answer only", chain.name);
+        agent.send_json(&cancel("q"));
+        agent.send_json(&notification("marker", &json!({})));
+        assert_eq!(client.expect()["method"], "marker", "{}: cancelled once", chain.name);
+    }
 }

@@ -1,6 +1,7 @@
 //! What nobody edits arrives byte for byte, and what is edited changes in that place alone.
 
 use consort_tests::guests::{guest, proxy};
+use consort_tests::raw::{id, last};
 use consort_tests::session::begin;
 use consort_tests::{AgentListener, Client};
 use std::ffi::OsString;
@@ -19,20 +20,6 @@ fn passthrough(count: usize) -> Vec<OsString> {
     (0..count)
         .flat_map(|_| ["--proxy".into(), proxy("passthrough").into()])
         .collect()
-}
-
-/// The text of a member of a line's outermost object, which the tests write as the last one.
-fn last(line: &str, member: &str) -> String {
-    let (_, rest) = line
-        .split_once(&format!("\"{member}\":"))
-        .unwrap_or_else(|| panic!("no {member} in {line}"));
-    rest.strip_suffix('}').expect("an object ends").to_owned()
-}
-
-/// The id of a request as text; no id of Consort's has a comma in it. The rest of the line need not be what serde_json reads.
-fn id(line: &str) -> &str {
-    let (_, rest) = line.split_once("\"id\":").unwrap_or_else(|| panic!("no id in {line}"));
-    rest.split(',').next().expect("splitting gives something")
 }
 
 fn odd_things_pass(options: &[OsString]) {
@@ -154,24 +141,6 @@ fn bad_lines_are_answered_or_logged_and_change_nothing() {
     assert_eq!(
         refusal["error"]["code"], -32600,
         "the agent's own proxy/successor is refused: {refusal}"
-    );
-    client.send(r#"{"jsonrpc":"2.0","method":"still/alive"}"#);
-    assert_eq!(agent.expect()["method"], "still/alive");
-}
-
-#[test]
-fn a_request_that_is_too_long_is_answered() {
-    let listener = AgentListener::new();
-    let mut client = Client::in_front_of(&listener, &[] as &[OsString]);
-    let mut agent = begin(&mut client, &listener);
-    let text = "x".repeat(65 * 1024 * 1024);
-    client.send(&format!(
-        r#"{{"jsonrpc":"2.0","id":"big","method":"session/prompt","params":{{"text":"{text}"}}}}"#
-    ));
-    let answer = client.expect();
-    assert_eq!(
-        (&answer["id"], &answer["error"]["code"]),
-        (&"big".into(), &(-32600).into())
     );
     client.send(r#"{"jsonrpc":"2.0","method":"still/alive"}"#);
     assert_eq!(agent.expect()["method"], "still/alive");

@@ -3,7 +3,7 @@
 use consort_tests::guests::guest;
 use consort_tests::session::{begin, chunk, prompt};
 use consort_tests::{AgentListener, Client};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::thread;
 
 /// Updates in one answer.
@@ -150,44 +150,5 @@ fn the_answer_to_a_new_session_comes_before_its_updates() {
         let first = client.expect();
         assert_eq!((&first["id"], &first["result"]["seen"]), (&json!(turn), &json!(true)));
         assert_eq!(client.expect(), update);
-    }
-}
-
-#[test]
-fn ids_of_both_sides_keep_their_type_and_owner() {
-    let listener = AgentListener::new();
-    let mut client = Client::in_front_of(
-        &listener,
-        &[
-            "--proxy".as_ref(),
-            consort_tests::guests::proxy("passthrough").as_os_str(),
-        ],
-    );
-    let mut agent = begin(&mut client, &listener);
-    for id in [json!(1), json!("1"), json!(0), Value::Null] {
-        client.send_json(&json!({"jsonrpc": "2.0", "id": id, "method": "_test/echo", "params": {"id": id}}));
-    }
-    for id in [json!(1), json!(0), json!("6a1b")] {
-        agent.send_json(&json!({"jsonrpc": "2.0", "id": id, "method": "_test/ask", "params": {"id": id}}));
-    }
-    let at_agent: Vec<Value> = (0..4).map(|_| agent.expect()).collect();
-    let at_client: Vec<Value> = (0..3).map(|_| client.expect()).collect();
-    for request in at_agent.iter().rev() {
-        agent.answer(request, &request["params"]);
-    }
-    for request in &at_client {
-        client.send_json(&json!({"jsonrpc": "2.0", "id": request["id"], "result": request["params"]}));
-    }
-    for id in [Value::Null, json!(0), json!("1"), json!(1)] {
-        assert_eq!(
-            client.expect(),
-            json!({"jsonrpc": "2.0", "id": id, "result": {"id": id}})
-        );
-    }
-    for id in [json!(1), json!(0), json!("6a1b")] {
-        assert_eq!(
-            agent.expect(),
-            json!({"jsonrpc": "2.0", "id": id, "result": {"id": id}})
-        );
     }
 }

@@ -66,7 +66,10 @@ impl Router {
         for hold in fresh {
             match hold.direction {
                 Direction::Up => self.hand_over_responses(index, &hold),
-                Direction::Down => self.announce_kept_cancels(index, &hold.lane),
+                Direction::Down => {
+                    self.announce_kept_cancels(index, &hold.lane);
+                    self.let_answers_pass(index, &hold.lane);
+                }
             }
         }
     }
@@ -131,7 +134,8 @@ impl Router {
         }
         let requester = Requester::Proxy { index, own: id, behalf };
         let lane = self.lane_of(&method, params.as_ref());
-        let call = self.new_call(requester, direction, method.clone(), lane.clone());
+        let answer_lane = self.beside_requests(lane.clone(), &method, params.as_ref());
+        let call = self.new_call(requester, direction, method.clone(), answer_lane);
         if let Some(id) = id {
             self.proxies[index].requests.insert(id, Target::Call(call));
         }
@@ -180,7 +184,7 @@ impl Router {
         {
             self.take_ticket(index, ticket);
         }
-        let lane = self.lane_of(&method, params.as_ref());
+        let lane = self.carried_lane(&method, params.as_ref());
         let body = Body::Notification { method, params };
         self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
     }

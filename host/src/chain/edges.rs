@@ -2,7 +2,7 @@
 
 use super::conductor::{Role, proxy_method};
 use super::parcel::{Body, CallId, Edge, Lane, Parcel, Position, Requester, Responder};
-use super::router::{BIRTH_WAIT, Effect, Phase, Router, is_birth};
+use super::router::{BIRTH_WAIT, Effect, Phase, Router, is_birth, is_carrier};
 use crate::message::Outcome;
 use crate::wire::envelope::{Id, Incoming, Malformed, error_text};
 use crate::wire::scan;
@@ -139,7 +139,7 @@ impl Router {
             Requester::Edge(edge, id.clone()),
             direction,
             method.clone(),
-            lane.clone(),
+            self.beside_requests(lane.clone(), &method, params.as_ref()),
         );
         if let Some(record) = self.calls.get_mut(&call) {
             record.directory = directory;
@@ -164,7 +164,7 @@ impl Router {
             tracing::warn!("a notification `{method}` was dropped: {AMBIGUOUS}");
             return;
         }
-        let lane = self.lane_of(&method, params.as_ref());
+        let lane = self.carried_lane(&method, params.as_ref());
         let parcel = Parcel {
             direction: edge.inward(),
             body: Body::Notification { method, params },
@@ -174,6 +174,7 @@ impl Router {
             && self.births > 0
             && let Lane::Session(session) = &parcel.lane
             && !self.sessions.knows(session)
+            && !is_carrier(parcel.method())
         {
             return self.wait_for_birth(parcel);
         }
@@ -293,7 +294,7 @@ impl Router {
     }
 
     /// A message is about to leave the chain: what proxies must not have changed of it is put back.
-    pub(super) fn at_edge(&self, edge: Edge, mut parcel: Parcel) -> Parcel {
+    pub(super) fn at_edge(&mut self, edge: Edge, mut parcel: Parcel) -> Parcel {
         parcel.body = match parcel.body {
             Body::Request { call, method, params } if edge == Edge::Agent && &*method == "initialize" => {
                 Body::Request {

@@ -122,13 +122,14 @@ impl Router {
     }
 
     /// Nothing is offered to the agent that the client did not offer, whatever a proxy wrote.
-    pub(super) fn limit_offer(&self, params: Option<Text>) -> Option<Text> {
-        let raised = params
-            .as_ref()
-            .and_then(protocol_version)
-            .is_none_or(|version| version > self.offered);
-        if !raised {
-            return params;
+    pub(super) fn limit_offer(&mut self, params: Option<Text>) -> Option<Text> {
+        match params.as_ref().and_then(protocol_version) {
+            Some(version) if version <= self.offered => {
+                // A proxy may lower it further.
+                self.offered = version;
+                return params;
+            }
+            _ => {}
         }
         tracing::warn!("a proxy raised the protocol version in `initialize`; it was put back");
         Some(put_version(params?, self.offered))

@@ -111,7 +111,7 @@ pub(super) enum Position {
 pub(super) enum Lane {
     /// `initialize`: holds up everything.
     All,
-    /// One session.
+    /// One session, or what goes through one MCP server besides requests.
     Session(Arc<str>),
     /// A lane of its own.
     Own,

@@ -199,7 +199,7 @@ impl ProxyState {
     }
 
     /// Whether it waits for so much that it gets nothing new.
-    fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         self.requests.len() >= MAX_OPEN
     }
 

@@ -120,7 +120,7 @@ impl Router {
                 {
                     record.responder = Responder::Nobody;
                     let cancelled = std::mem::take(&mut record.cancelled);
-                    let lane = record.lane.clone();
+                    let lane = self.lane_of(&method, params.as_ref());
                     let body = Body::Request { call, method, params };
                     self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
                     if cancelled {
@@ -129,7 +129,7 @@ impl Router {
                 }
             }
             What::Notification { method, params } => {
-                let lane = self.lane_of(&method, params.as_ref());
+                let lane = self.carried_lane(&method, params.as_ref());
                 let body = Body::Notification { method, params };
                 self.travel(Parcel { direction, lane, body }, Position::Proxy(index));
             }

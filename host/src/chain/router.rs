@@ -305,6 +305,25 @@ impl Router {
         }
     }
 
+    /// The lane of a notification, and of the answer to a request. What an MCP server says stays in order, but requests to it don't
+    /// wait for each other.
+    pub(super) fn carried_lane(&self, method: &str, params: Option<&Text>) -> Lane {
+        self.beside_requests(self.lane_of(method, params), method, params)
+    }
+
+    /// The same for a request whose own lane is known.
+    pub(super) fn beside_requests(&self, lane: Lane, method: &str, params: Option<&Text>) -> Lane {
+        if lane != Lane::Own || !is_carrier(method) {
+            return lane;
+        }
+        let member = |key| params.and_then(|params| scan::string_member(params, key));
+        match member("connectionId").or_else(|| member("serverId")) {
+            // No session is called like that.
+            Some(server) => Lane::Session(self.sessions.name(format!("\0mcp\0{server}"))),
+            None => Lane::Own,
+        }
+    }
+
     /// Sends an answer on its way back, once. Requests that are still open on its behalf are given up.
     pub(super) fn respond(&mut self, call: CallId, outcome: Outcome, from: Position) {
         if let Some(parcel) = self.begin_answer(call, outcome) {
@@ -343,6 +362,11 @@ impl Router {
         let body = Body::Response { call, method, outcome };
         wanted.then_some(Parcel { direction, lane, body })
     }
+}
+
+/// The method that carries MCP messages, in both generations.
+pub(super) fn is_carrier(method: &str) -> bool {
+    method == "mcp/message"
 }
 
 /// Methods that bring a session into being under an id that their answer tells.

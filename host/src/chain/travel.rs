@@ -115,8 +115,7 @@ impl Router {
         let lanes = &mut self.proxies[index].lanes[parcel.direction.index()];
         let behind_everything = gate == Gate::All && lanes.everything_blocks();
         let blocked = behind_everything || (gate != Gate::Open && lanes.session_blocks(&parcel.lane));
-        let response = matches!(parcel.body, Body::Response { .. });
-        if !blocked || (response && parcel.direction == Direction::Down) {
+        if !blocked || self.passes_by(index, &parcel, behind_everything) {
             return Some(parcel);
         }
         if let Body::Request { call, .. } = parcel.body
@@ -132,6 +131,16 @@ impl Router {
             self.end_holding(index, direction, &lane);
         }
         None
+    }
+
+    /// Whether an answer for the agent passes what is held. It does unless all that is in front of it will have its turn soon
+    /// whatever happens: the agent may need the answer before it does what a proxy waits for.
+    fn passes_by(&self, index: usize, parcel: &Parcel, behind_everything: bool) -> bool {
+        let response = matches!(parcel.body, Body::Response { .. });
+        let proxy = &self.proxies[index];
+        response
+            && parcel.direction == Direction::Down
+            && (behind_everything || proxy.is_busy() || proxy.holds_back(Direction::Down, &parcel.lane))
     }
 
     /// Keeps the place of the answer to come if a response goes past messages that its proxy holds up.

@@ -2,7 +2,7 @@
 
 use super::parcel::{Body, CallId, Direction, Lane, Parcel, Requester, Responder};
 use super::proxy::{Hold, Inbound, Owned, OwnedWhat, Status, What};
-use super::router::Router;
+use super::router::{Gate, Router};
 use crate::message::{How, Message, Notification, Peer, Request, RequestId, Response, Ticket, Turn};
 use crate::wire::text::Text;
 use std::sync::Arc;
@@ -145,9 +145,9 @@ impl Router {
     /// itself holds those up, since it may be waiting for this very response.
     pub(super) fn response_waits(&self, index: usize, parcel: &Parcel) -> bool {
         let proxy = &self.proxies[index];
-        parcel.direction == Direction::Up
-            && proxy.lanes[parcel.direction.index()].session_blocks(&parcel.lane)
+        proxy.lanes[parcel.direction.index()].session_blocks(&parcel.lane)
             && !proxy.holds_back(parcel.direction, &parcel.lane)
+            && (parcel.direction == Direction::Up || !proxy.is_busy())
     }
 
     /// A proxy keeps what it had its turn with: responses of its own that wait behind that must not wait any longer.
@@ -177,6 +177,14 @@ impl Router {
                 return;
             };
             self.deliver_response(index, own, parcel, Placing::Kept);
+        }
+    }
+
+    /// A proxy keeps what it had its turn with: answers for the agent do not wait behind that.
+    pub(super) fn let_answers_pass(&mut self, index: usize, lane: &Lane) {
+        let answer = |parcel: &Parcel| parcel.lane == *lane && matches!(parcel.body, Body::Response { .. });
+        while let Some(parcel) = self.proxies[index].lanes[Direction::Down.index()].take(answer) {
+            self.resume(index, parcel, Gate::Open);
         }
     }
 

@@ -155,6 +155,7 @@ pub(super) async fn converse(options: ConnectionOptions, request: Request) -> an
     let streams = ClientStreams {
         input: Box::pin(input),
         output: Box::pin(output),
+        gone: None,
     };
     let mut chain = Box::pin(connection::serve(options, streams));
     let conversation = Conversation::new(Client::new(to_chain, from_chain), request)?;

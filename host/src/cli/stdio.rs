@@ -9,13 +9,14 @@ use crate::connection::ClientStreams;
 use anyhow::{Context, bail};
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use std::fs::File;
+use std::future::Future;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream as BlockingUnixStream;
 use std::pin::Pin;
 use std::thread;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
@@ -58,7 +59,8 @@ pub(super) fn open() -> anyhow::Result<(ClientStreams, Finish)> {
         Some(output) => (output, Finish(None)),
         None => write_by_thread(copy(stdout.as_fd())?)?,
     };
-    Ok((ClientStreams { input, output }, finish))
+    let gone = reader_of_pipe(stdout.as_fd());
+    Ok((ClientStreams { input, output, gone }, finish))
 }
 
 fn copy(descriptor: BorrowedFd<'_>) -> anyhow::Result<File> {
@@ -89,6 +91,21 @@ fn output_without_thread(descriptor: BorrowedFd<'_>) -> Option<Output> {
         FileType::Socket => Some(Box::pin(socket(descriptor)?)),
         _ => None,
     }
+}
+
+/// Ends when a pipe's last reader closes it.
+fn reader_of_pipe(descriptor: BorrowedFd<'_>) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+    if file_type(descriptor)? != FileType::Fifo {
+        return None;
+    }
+    let file = reopen("/proc/self/fd/1", OFlags::WRONLY)?;
+    let watched = pipe::Sender::from_file(file).ok()?;
+    Some(Box::pin(async move {
+        if watched.ready(Interest::ERROR).await.is_err() {
+            // It cannot be watched: the next write will tell.
+            std::future::pending::<()>().await;
+        }
+    }))
 }
 
 fn file_type(descriptor: BorrowedFd<'_>) -> Option<FileType> {

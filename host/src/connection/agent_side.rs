@@ -58,7 +58,8 @@ impl Driver {
                     skim,
                     quoted,
                 } = *refused;
-                tracing::warn!(target: "agent", "a line that is no message ({}): {quoted}", malformed.reason);
+                let name = self.agent.as_ref().map_or("agent", |agent| agent.name());
+                tracing::warn!(target: "agent", "{name}: a line that is no message ({}): {quoted}", malformed.reason);
                 self.router.agent_malformed(&malformed, &skim);
                 if self.junk.len() == KEPT_JUNK {
                     self.junk.remove(0);

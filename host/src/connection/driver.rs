@@ -108,6 +108,7 @@ enum Woken {
     AgentWritten(std::io::Result<usize>),
     Event(Option<Event>),
     AgentExited,
+    ClientGone,
     Time,
     More,
 }
@@ -203,7 +204,7 @@ impl Driver {
                 Woken::AgentRead(Ok(_)) => self.agent_lines().await,
                 Woken::ClientWritten(Ok(count)) if count > 0 => self.router.client_output().written(count),
                 // Nobody reads any more: nothing that happens now could matter to anybody.
-                Woken::ClientWritten(_) => {
+                Woken::ClientWritten(_) | Woken::ClientGone => {
                     self.router.client_output().clear();
                     break;
                 }
@@ -389,6 +390,7 @@ impl Driver {
             written = write_some(agent_input, agent_queue, &mut slices.1), if write_agent => Woken::AgentWritten(written),
             event = self.events.recv() => Woken::Event(event),
             () = exit(&mut self.agent_exit), if self.agent_exit.is_some() => Woken::AgentExited,
+            () = exit(&mut self.client.gone), if self.client.gone.is_some() => Woken::ClientGone,
             read = either(client_read, agent_read, self.client_first) => read,
             () = std::future::ready(()), if more => Woken::More,
             () = until(next), if next.is_some() => Woken::Time,

@@ -9,6 +9,10 @@ use std::io::IoSlice;
 /// Pieces from this size on are queued as they are; below, copying them is cheaper than one more piece to write.
 const KEEP_FROM: usize = 8 * 1024;
 
+/// Small text is packed into pieces of about this size. One that grew with what waits would be copied as it grows, and the C library
+/// keeps much more of the memory behind large allocations once it has seen them freed.
+const PACKED: usize = 64 * 1024;
+
 /// Bytes that wait to be written to one peer.
 #[derive(Debug, Default)]
 pub struct Output {
@@ -121,6 +125,9 @@ impl Output {
 
     fn small(&mut self, bytes: &[u8]) {
         self.waiting += bytes.len();
+        if self.tail.len() >= PACKED {
+            self.settle();
+        }
         self.tail.extend_from_slice(bytes);
     }
 

@@ -1,10 +1,25 @@
 //! Test guest: watches everything from both sides, logs each copy, and answers the client's request `_observer/count` with
 //! `{"copies": N, "requests": N, "notifications": N, "responses": N, "lost": N}`.
+//!
+//! Configuration: none, or `{"answers": false}`: then it only watches.
 
 use std::cell::Cell;
 
 use consort_proxy::Peer::{Agent, Client};
 use consort_proxy::{Interests, Json, Observed, Outcome, Proxy, Request, Seen, info, json};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Config {
+    answers: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { answers: true }
+    }
+}
 
 /// The proxy.
 #[derive(Default)]
@@ -16,9 +31,14 @@ pub struct Observer {
 }
 
 impl Proxy for Observer {
-    fn start(_config: Json) -> Result<(Self, Interests), String> {
-        let interests = Interests::new().observe(Client, "*").observe(Agent, "*");
-        Ok((Self::default(), interests.intercept(Client, "_observer/count")))
+    fn start(config: Json) -> Result<(Self, Interests), String> {
+        let config: Config = config.decode()?;
+        let watching = Interests::new().observe(Client, "*").observe(Agent, "*");
+        let interests = match config.answers {
+            true => watching.intercept(Client, "_observer/count"),
+            false => watching,
+        };
+        Ok((Self::default(), interests))
     }
 
     async fn request(&self, request: Request) -> Outcome {

@@ -1,10 +1,13 @@
 //! Test guest: edits the params and the result of a configured method from either side.
 //!
-//! Configuration: `{"method": METHOD, "params": [EDIT…], "result": [EDIT…]}`, an edit being an RFC 6902 operation `add`, `replace` or
-//! `remove`. Requests go on under an id of the proxy's own; of notifications only the params are edited.
+//! Configuration: `{"method": METHOD, "params": [EDIT…], "result": [EDIT…], "hold": MILLISECONDS}`, an edit being an RFC 6902
+//! operation `add`, `replace` or `remove`. Requests go on under an id of the proxy's own, and their answers are held for a while; of
+//! notifications only the params are edited.
+
+use std::time::Duration;
 
 use consort_proxy::Peer::{Agent, Client};
-use consort_proxy::{Edit, Interests, Json, JsonError, Notification, Outcome, Proxy, Request};
+use consort_proxy::{Edit, Interests, Json, JsonError, Notification, Outcome, Proxy, Request, host};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -16,6 +19,8 @@ struct Config {
     params: Vec<Operation>,
     #[serde(default)]
     result: Vec<Operation>,
+    #[serde(default)]
+    hold: u64,
 }
 
 #[derive(Deserialize)]
@@ -55,10 +60,20 @@ impl Proxy for Rewriter {
         Ok((Self(config), interests))
     }
 
+    async fn initialize(&self, request: Request) -> Outcome {
+        match self.0.method.as_str() {
+            "initialize" => self.request(request).await,
+            _ => request.forward(),
+        }
+    }
+
     async fn request(&self, mut request: Request) -> Outcome {
         apply(request.params(), &self.0.params)?;
         let result = request.forward_and_wait().await?;
         apply(&result, &self.0.result)?;
+        if self.0.hold > 0 {
+            host::sleep(Duration::from_millis(self.0.hold)).await?;
+        }
         request.reply(result)
     }
 

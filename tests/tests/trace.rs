@@ -1,0 +1,190 @@
+//! `--trace FILE`: what the reference conductor's viewer needs, complete, and without credentials.
+
+use consort_tests::guests::guest;
+use consort_tests::session::{SESSION, begin, chunk, notification, prompt, request};
+use consort_tests::{Agent, AgentListener, Client, Directory};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// A chain whose traffic is traced to a file.
+fn start(directory: &Directory, guests: &[(&str, Value)]) -> (Client, Agent) {
+    let listener = AgentListener::new();
+    let mut options: Vec<OsString> = vec!["--trace".into(), directory.path().join("t.jsons").into()];
+    for (name, config) in guests {
+        options.extend(["--proxy".into(), guest(name).into()]);
+        options.extend(["--proxy-config".into(), format!("{name}={config}").into()]);
+    }
+    let mut client = Client::in_front_of(&listener, &options);
+    let agent = begin(&mut client, &listener);
+    (client, agent)
+}
+
+/// Ends a chain and reads its trace.
+fn events(directory: &Directory, mut client: Client) -> Vec<Value> {
+    client.close_input();
+    client.wait();
+    read(&directory.path().join("t.jsons"))
+}
+
+fn read(file: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(file).expect("there is a trace");
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect()
+}
+
+/// Hops of a method, and of the answers to it, as `FROM → TO`.
+fn way(events: &[Value], method: &str) -> Vec<String> {
+    let mut ids: Vec<&Value> = Vec::new();
+    let mut way = Vec::new();
+    for event in events {
+        let hop = format!(
+            "{} → {}",
+            event["from"].as_str().unwrap_or("?"),
+            event["to"].as_str().unwrap_or("?")
+        );
+        if event["method"] == method {
+            ids.push(&event["id"]);
+            way.push(hop);
+        } else if event["type"] == "response" && ids.contains(&&event["id"]) {
+            way.push(format!("{hop} (answer)"));
+        }
+    }
+    way
+}
+
+#[test]
+fn every_hop_in_both_directions_is_there_and_answers_belong_to_their_requests() {
+    let directory = Directory::new();
+    let rewriter = json!({"method": "session/prompt", "params": [{"op": "add", "path": "/x", "value": 1}]});
+    let (mut client, mut agent) = start(&directory, &[("arrow", json!({})), ("rewriter", rewriter)]);
+    client.send_json(&prompt(7, "go"));
+    let asked = agent.expect();
+    agent.send_json(&chunk("one"));
+    client.expect();
+    agent.send_json(&request(
+        0,
+        "fs/read_text_file",
+        &json!({"sessionId": SESSION, "path": "/x"}),
+    ));
+    let read = client.expect();
+    client.send_json(&json!({"jsonrpc": "2.0", "id": read["id"], "error": {"code": -1, "message": "no"}}));
+    agent.expect();
+    agent.answer(&asked, &json!({"stopReason": "end_turn"}));
+    client.expect();
+    client.send_json(&request("early", "proxy/initialize", &json!({})));
+    client.expect();
+    let events = events(&directory, client);
+    assert_eq!(
+        way(&events, "session/prompt"),
+        [
+            "Client → Proxy(1)",
+            "Proxy(1) → Agent",
+            "Agent → Proxy(1) (answer)",
+            "Proxy(1) → Client (answer)"
+        ]
+    );
+    assert_eq!(
+        way(&events, "session/update"),
+        ["Agent → Proxy(0)", "Proxy(0) → Client"]
+    );
+    assert_eq!(
+        way(&events, "fs/read_text_file"),
+        ["Agent → Client", "Client → Agent (answer)"]
+    );
+    assert_eq!(
+        way(&events, "session/new"),
+        ["Client → Agent", "Agent → Client (answer)"]
+    );
+    // Every request has one answer, on the same hop, later.
+    let mut open: HashMap<String, (Value, Value)> = HashMap::new();
+    let mut time = 0.0;
+    for event in &events {
+        let now = event["ts"].as_f64().expect("each has a time");
+        assert!(now >= time, "{event}");
+        time = now;
+        let id = event["id"].to_string();
+        match event["type"].as_str() {
+            Some("request") => {
+                let hop = (event["from"].clone(), event["to"].clone());
+                assert!(open.insert(id, hop).is_none(), "{event}");
+            }
+            Some("response") if event["id"] != "early" => {
+                let (from, to) = open.remove(&id).unwrap_or_else(|| panic!("answers nothing: {event}"));
+                assert_eq!((&event["from"], &event["to"]), (&to, &from), "{event}");
+            }
+            Some("response") => assert_eq!(
+                (&event["from"], &event["is_error"]),
+                (&json!("Conductor"), &json!(true))
+            ),
+            Some("notification") => assert!(event.get("id").is_none(), "{event}"),
+            other => panic!("{other:?} is not in the viewer's format"),
+        }
+    }
+    assert!(open.is_empty(), "without an answer: {open:?}");
+    let edited = events
+        .iter()
+        .find(|event| event["from"] == "Proxy(1)" && event["method"] == "session/prompt");
+    assert_eq!(
+        edited.map(|event| (&event["params"]["x"], &event["session"])),
+        Some((&json!(1), &json!(SESSION)))
+    );
+}
+
+#[test]
+fn services_and_cancels_are_there_too() {
+    let directory = Directory::new();
+    let slow = json!({"milliseconds": 3_600_000, "methods": ["session/prompt"]});
+    let (mut client, _agent) = start(&directory, &[("slow", slow)]);
+    client.send_json(&prompt("p", "go"));
+    client.send_json(&notification("$/cancel_request", &json!({"requestId": "p"})));
+    assert_eq!(client.expect()["error"]["code"], -32800);
+    let events = events(&directory, client);
+    assert_eq!(
+        way(&events, "host/sleep"),
+        ["Proxy(0) → Conductor", "Conductor → Proxy(0) (answer)"]
+    );
+    let cancels = way(&events, "$/cancel_request");
+    assert_eq!(cancels, ["Client → Proxy(0)", "Proxy(0) → Conductor"]);
+}
+
+#[test]
+fn credentials_are_masked_and_only_the_user_can_read_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = Directory::new();
+    let (mut client, mut agent) = start(&directory, &[]);
+    let servers = json!([
+        {"name": "a", "command": "/bin/a", "args": [], "env": [{"name": "KEY", "value": "hidden-1"}]},
+        {"type": "http", "name": "b", "url": "https://me:hidden-2@host/?api_key=hidden-3",
+            "headers": [{"name": "Authorization", "value": "Bearer hidden-4"}]},
+    ]);
+    client.send_json(&request(1, "session/new", &json!({"cwd": "/", "mcpServers": servers})));
+    let new = agent.expect();
+    assert_eq!(new["params"]["mcpServers"], servers, "only the trace is masked");
+    agent.answer(&new, &json!({"sessionId": "s2", "_meta": {"accessToken": "hidden-5"}}));
+    client.expect();
+    let file = directory.path().join("t.jsons");
+    events(&directory, client);
+    let text = std::fs::read_to_string(&file).expect("there is a trace");
+    assert!(!text.contains("hidden"), "{text}");
+    assert!(text.contains("[REDACTED]") && text.contains("\"KEY\""), "{text}");
+    let mode = std::fs::metadata(&file).expect("there is a trace").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_is_told_before_anything_starts() {
+    let outcome = consort_tests::command::run_with_input(
+        &["run", "--trace", "/nonexistent/t", "--", "true"],
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":1}}\n",
+    );
+    assert_eq!(outcome.status, Some(1), "{outcome:?}");
+    for text in [&outcome.error, &outcome.output] {
+        assert!(
+            text.contains("cannot write the trace file /nonexistent/t"),
+            "{outcome:?}"
+        );
+    }
+}
