@@ -85,8 +85,17 @@ pub(crate) fn decode(token: &str) -> Option<Cow<'_, str>> {
     if !token.contains('~') {
         return Some(Cow::Borrowed(token));
     }
-    let unknown = token.replace("~1", "").replace("~0", "").contains('~');
-    (!unknown).then(|| Cow::Owned(token.replace("~1", "/").replace("~0", "~")))
+    let mut parts = token.split('~');
+    let mut decoded = parts.next()?.to_owned();
+    for part in parts {
+        decoded.push(match part.as_bytes().first()? {
+            b'0' => '~',
+            b'1' => '/',
+            _ => return None,
+        });
+        decoded.push_str(&part[1..]);
+    }
+    Some(Cow::Owned(decoded))
 }
 
 /// An array index as RFC 6901 writes it: digits without a leading zero.
@@ -416,6 +425,8 @@ mod tests {
         assert_eq!(at(text, "/a/0/x"), None);
         assert_eq!(at(text, "a"), None);
         assert_eq!(at(text, "/c~2"), None);
+        assert_eq!(at(r#"{"~/0":1}"#, "/~~10"), None);
+        assert_eq!(at(r#"{"~1":1}"#, "/~01").as_deref(), Some("1"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Test guest: panics at a configured point.
 //!
-//! Configuration: `{"on": METHOD, "source": "client"|"agent", "when": WHEN, "text": TEXT?}`. With a text, only messages whose params
-//! contain it count; all others pass. WHEN is
+//! Configuration: `{"on": METHOD, "source": "client"|"agent", "when": WHEN, "text": TEXT?, "every": N?}`. With a text, only messages
+//! whose params contain it count; with a number, only each Nth of those, counted anew after a restart. All others pass. WHEN is
 //! - `start`: in `start`;
 //! - `handler`: as soon as the message comes;
 //! - `after-sleep`: in a later turn, a millisecond after it came;
@@ -10,6 +10,8 @@
 
 #![allow(clippy::panic, reason = "this is what the guest is for")]
 
+use std::cell::Cell;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use consort_proxy::{Interests, Json, Notification, Outcome, Peer, Proxy, Request, host};
@@ -22,6 +24,7 @@ struct Config {
     source: Source,
     when: When,
     text: Option<String>,
+    every: Option<NonZeroU64>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -42,7 +45,10 @@ enum When {
 }
 
 /// The proxy.
-pub struct Trap(Config);
+pub struct Trap {
+    config: Config,
+    counted: Cell<u64>,
+}
 
 impl Proxy for Trap {
     fn start(config: Json) -> Result<(Self, Interests), String> {
@@ -55,11 +61,12 @@ impl Proxy for Trap {
             Source::Agent => Peer::Agent,
         };
         let interests = Interests::new().intercept(source, &config.on);
-        Ok((Self(config), interests))
+        let counted = Cell::default();
+        Ok((Self { config, counted }, interests))
     }
 
     async fn initialize(&self, request: Request) -> Outcome {
-        match self.0.on.as_str() {
+        match self.config.on.as_str() {
             "initialize" => self.request(request).await,
             _ => request.forward(),
         }
@@ -70,7 +77,7 @@ impl Proxy for Trap {
             return request.forward();
         }
         self.before().await?;
-        if self.0.when == When::Response {
+        if self.config.when == When::Response {
             // Whatever the answer is.
             let _ = request.forward_and_wait().await;
             panic!("trap on the response, as configured");
@@ -93,11 +100,19 @@ consort_proxy::export!(Trap);
 
 impl Trap {
     fn spares(&self, params: &Json) -> bool {
-        self.0.text.as_ref().is_some_and(|text| !params.text().contains(text))
+        if let Some(text) = &self.config.text
+            && !params.text().contains(text)
+        {
+            return true;
+        }
+        self.counted.set(self.counted.get() + 1);
+        self.config
+            .every
+            .is_some_and(|every| !self.counted.get().is_multiple_of(every.get()))
     }
 
     async fn before(&self) -> Result<(), consort_proxy::RpcError> {
-        match self.0.when {
+        match self.config.when {
             When::Handler => panic!("trap in the handler, as configured"),
             When::AfterSleep => {
                 host::sleep(Duration::from_millis(1)).await?;
@@ -131,6 +146,18 @@ mod tests {
         Harness::start::<Trap>(config)
             .unwrap()
             .request(Client, "a", json!({"text": "boom"}));
+    }
+
+    #[test]
+    #[should_panic(expected = "trap in the handler")]
+    fn the_third_of_those_that_count_sets_it_off() {
+        let config = json!({"on": "a", "source": "client", "when": "handler", "text": "boom", "every": 3});
+        let mut host = Harness::start::<Trap>(config).unwrap();
+        for text in ["boom", "quiet", "boom", "quiet"] {
+            host.request(Client, "a", json!({"text": text}));
+        }
+        assert_eq!(host.sent().len(), 4);
+        host.request(Client, "a", json!({"text": "boom"}));
     }
 
     #[test]

@@ -1,0 +1,1 @@
+../../host/src/wire.rs
