@@ -283,6 +283,12 @@ mod tests {
             complaint("[[proxies]]\ngroup = \"x\"\n[groups]\na = []"),
             "/etc/consort/consort.toml:1: there is no group \"x\"; there are a"
         );
+        assert_eq!(
+            complaint("[groups]\na = [{ group = \"safty\" }]\nsafety = []"),
+            "/etc/consort/consort.toml:2: there is no group \"safty\"; did you mean \"safety\"? There are a, safety"
+        );
+        assert!(complaint("[groups]\n\"a b\" = 1").contains(r#"[[groups."a b"]]"#));
+        assert!(complaint("[groups]\n'a\"\\' = 1").contains(r#"[[groups."a\"\\"]]"#));
         assert!(complaint("[[proxies]]\ngroup = \"x\"").contains("no [groups]"));
         assert!(complaint("[[proxies]]\ngroup = \"a\"\nfile = \"f\"\n[groups]\na = []").contains("`file`"));
         assert!(complaint("[groups]\n\"a/b\" = []").contains("without `/`"));

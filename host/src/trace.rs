@@ -9,6 +9,7 @@ use crate::tap::{Hop, Tap};
 use anyhow::Context;
 use event::Event;
 use file::TraceFile;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -16,11 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes of events that wait for the disk; what comes on top is dropped and counted. A second of a fast chain.
+/// Bytes of events that wait for the disk, but for the last event; what comes on top is dropped and counted. A second of a fast
+/// chain.
 const MAX_WAITING: usize = 16 * 1024 * 1024;
-
-/// Bytes that an event takes besides its text, roughly.
-const RECORD: usize = 256;
 
 /// How long the last events may take at the end.
 const LAST_WRITE: Duration = Duration::from_secs(2);
@@ -79,17 +78,22 @@ impl Trace {
 
 impl Tap for Trace {
     fn hop(&self, hop: &Hop<'_>) {
-        let size = RECORD + hop.text.map_or(0, crate::wire::text::Text::len);
-        let waiting = self.shared.waiting.fetch_add(size, Ordering::Relaxed);
-        // A large one is let in alone.
-        let fits = waiting == 0 || waiting + size <= MAX_WAITING;
-        let event = fits.then(|| Event::of(hop, self.begun.elapsed(), size));
-        let sent = match (&self.events, event) {
-            (Some(events), Some(event)) => events.send(event).is_ok(),
-            _ => false,
-        };
+        let waiting = &self.shared.waiting;
+        let sent = self.events.as_ref().is_some_and(|events| {
+            // What does not fit is not even looked at.
+            if waiting.load(Ordering::Relaxed) >= MAX_WAITING {
+                return false;
+            }
+            let event = Event::of(hop, self.begun.elapsed());
+            let size = event.size();
+            waiting.fetch_add(size, Ordering::Relaxed);
+            let sent = events.send(event).is_ok();
+            if !sent {
+                waiting.fetch_sub(size, Ordering::Relaxed);
+            }
+            sent
+        });
         if !sent {
-            self.shared.waiting.fetch_sub(size, Ordering::Relaxed);
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -114,34 +118,34 @@ struct Writer {
 
 impl Writer {
     fn run(mut self, events: &Receiver<Event>) {
-        while let Some(event) = self.next(events) {
-            let size = event.size;
+        if let Err(error) = self.write(events) {
+            tracing::error!("the trace ends here, since it cannot be written: {error}");
+        }
+    }
+
+    fn write(&mut self, events: &Receiver<Event>) -> io::Result<()> {
+        while let Some(event) = self.next(events)? {
+            let size = event.size();
             let line = event.line();
             self.shared.waiting.fetch_sub(size, Ordering::Relaxed);
-            let written = self.write_dropped().and_then(|()| self.file.line(&line));
-            if let Err(error) = written {
-                tracing::error!("the trace ends here, since it cannot be written: {error}");
-                return;
-            }
+            self.write_dropped()?;
+            self.file.line(&line)?;
         }
-        if let Err(error) = self.write_dropped().and_then(|()| self.file.flush()) {
-            tracing::error!("the end of the trace is lost, since it cannot be written: {error}");
-        }
+        self.write_dropped()?;
+        self.file.flush()
     }
 
     /// The next event. What was written so far is on the disk before it is waited for.
-    fn next(&mut self, events: &Receiver<Event>) -> Option<Event> {
+    fn next(&mut self, events: &Receiver<Event>) -> io::Result<Option<Event>> {
         if let Ok(event) = events.try_recv() {
-            return Some(event);
+            return Ok(Some(event));
         }
-        if let Err(error) = self.file.flush() {
-            tracing::error!("the trace cannot be written: {error}");
-        }
-        events.recv().ok()
+        self.file.flush()?;
+        Ok(events.recv().ok())
     }
 
     /// Says how many events were dropped since the last one.
-    fn write_dropped(&mut self) -> std::io::Result<()> {
+    fn write_dropped(&mut self) -> io::Result<()> {
         match self.shared.dropped.swap(0, Ordering::Relaxed) {
             0 => Ok(()),
             count => self.file.line(&event::dropped(self.begun.elapsed(), count)),
@@ -154,34 +158,46 @@ mod tests {
     use super::*;
     use crate::tap::{Kind, Place};
     use crate::wire::text::Text;
+    use serde_json::Value;
+    use std::path::PathBuf;
+
+    /// A folder of its own for each test, and the trace in it.
+    fn folder(test: &str) -> (PathBuf, PathBuf) {
+        let folder = std::env::temp_dir().join(format!("consort-trace-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("trace.jsons");
+        (folder, path)
+    }
+
+    fn read(path: &Path) -> Vec<Value> {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn notification<'a>(method: &'a str, text: &'a Text) -> Hop<'a> {
+        Hop {
+            from: Place::Client,
+            to: Place::Proxy(1),
+            kind: Kind::Notification,
+            method,
+            id: None,
+            text: Some(text),
+        }
+    }
 
     #[test]
     fn what_does_not_fit_is_dropped_and_counted() {
-        let folder = std::env::temp_dir().join(format!("consort-trace-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("trace.jsons");
+        let (folder, path) = folder("full");
         let trace = Trace::create(&path).unwrap();
         // As if the disk had stalled with as much waiting.
         trace.shared.waiting.store(MAX_WAITING, Ordering::Relaxed);
         let text = Text::of(&serde_json::json!({"sessionId": "s"}));
-        let hop = Hop {
-            from: Place::Client,
-            to: Place::Proxy(1),
-            kind: Kind::Notification,
-            method: "a",
-            id: None,
-            text: Some(&text),
-        };
-        trace.hop(&hop);
-        trace.hop(&hop);
+        trace.hop(&notification("a", &text));
+        trace.hop(&notification("a", &text));
         trace.shared.waiting.store(0, Ordering::Relaxed);
-        trace.hop(&Hop { method: "b", ..hop });
+        trace.hop(&notification("b", &text));
         drop(trace);
-        let lines: Vec<serde_json::Value> = std::fs::read_to_string(&path)
-            .unwrap()
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let lines = read(&path);
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert_eq!(
             (&lines[0]["method"], &lines[0]["params"]["events"]),
@@ -192,5 +208,32 @@ mod tests {
             (&"b".into(), &"Proxy(1)".into())
         );
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn an_event_is_counted_with_what_is_kept_of_it() {
+        let (folder, path) = folder("kept");
+        let trace = Trace::create(&path).unwrap();
+        let long = Text::of(&"x".repeat(MAX_WAITING));
+        // Room for what is told of the text, but not for the text.
+        let before = MAX_WAITING - 1024;
+        trace.shared.waiting.store(before, Ordering::Relaxed);
+        trace.hop(&notification("long", &long));
+        let shared = trace.shared.clone();
+        drop(trace);
+        let lines = read(&path);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert_eq!(lines[0]["method"], "long");
+        assert_eq!(shared.waiting.load(Ordering::Relaxed), before);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_trace_that_cannot_be_written_any_more_ends() {
+        // What is buffered goes through, and is refused when it is flushed.
+        let trace = Trace::create(Path::new("/dev/full")).unwrap();
+        trace.hop(&notification("a", &Text::trusted("[]")));
+        let finished = trace.finished.lock().unwrap();
+        finished.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 }

@@ -25,12 +25,43 @@ fn help_has_examples_and_goes_to_standard_output() {
     assert_eq!(help.status, Some(0));
     assert_eq!(help.error, "");
     assert!(help.output.contains("Examples:"));
-    for command in ["run", "prompt", "inspect", "build", "demo-agent", "completions"] {
+    for command in [
+        "run",
+        "proxy",
+        "prompt",
+        "inspect",
+        "build",
+        "demo-agent",
+        "completions",
+    ] {
         let help = run(&[command, "--help"]);
         assert_eq!(help.status, Some(0), "{command}");
         assert!(help.output.contains("Examples:"), "{command}: {}", help.output);
     }
     assert_eq!(run(&["demo", "--help"]).status, Some(0));
+}
+
+#[test]
+fn help_has_the_exit_statuses_of_what_others_start() {
+    for command in ["run", "proxy", "prompt", "inspect"] {
+        let help = run(&[command, "--help"]);
+        assert!(help.output.contains("Exit status:"), "{command}: {}", help.output);
+    }
+}
+
+#[test]
+fn the_commands_with_a_trace_and_those_with_an_agent_are_those_that_are_told() {
+    let has = |command: &str, option: &str| {
+        run(&[command, "--help"])
+            .output
+            .contains(&format!("\n      {option} <"))
+    };
+    for command in ["run", "prompt", "proxy"] {
+        assert!(has(command, "--trace"), "{command}");
+        assert_eq!(has(command, "--cwd"), command != "proxy", "{command}");
+        assert_eq!(has(command, "--env"), command != "proxy", "{command}");
+    }
+    assert!(!has("inspect", "--trace"));
 }
 
 #[test]

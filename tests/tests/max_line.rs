@@ -54,6 +54,22 @@ fn a_request_that_is_too_long_is_answered_wherever_its_id_stands() {
 }
 
 #[test]
+fn a_line_of_exactly_the_cap_passes_with_either_line_end_and_one_more_byte_does_not() {
+    let (mut client, mut agent) = start();
+    let line = |length: usize| {
+        let empty = notification("m", &json!({"t": ""})).to_string();
+        notification("m", &json!({"t": "x".repeat(length - empty.len())})).to_string()
+    };
+    for end in ["", "\r"] {
+        client.send(&format!("{}{end}", line(65536)));
+        assert_eq!(agent.expect()["method"], "m", "{end:?}");
+        client.send(&format!("{}{end}", line(65537)));
+        assert_too_long(&client.expect(), &Value::Null, -32600);
+    }
+    still_works(&mut client, &mut agent);
+}
+
+#[test]
 fn an_answer_of_the_agent_that_is_too_long_is_an_error_to_whoever_asked() {
     let (mut client, mut agent) = start();
     let text = long();

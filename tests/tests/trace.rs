@@ -3,9 +3,12 @@
 use consort_tests::guests::guest;
 use consort_tests::session::{SESSION, begin, chunk, notification, prompt, request};
 use consort_tests::{Agent, AgentListener, Client, Directory};
+use rustix::fs::{CWD, FileType, Mode};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// A chain whose traffic is traced to a file.
@@ -152,8 +155,9 @@ fn services_and_cancels_are_there_too() {
 
 #[test]
 fn credentials_are_masked_and_only_the_user_can_read_it() {
-    use std::os::unix::fs::PermissionsExt;
     let directory = Directory::new();
+    let file = directory.file("t.jsons", "of an earlier run");
+    std::fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("it is the user's");
     let (mut client, mut agent) = start(&directory, &[]);
     let servers = json!([
         {"name": "a", "command": "/bin/a", "args": [], "env": [{"name": "KEY", "value": "hidden-1"}]},
@@ -165,7 +169,6 @@ fn credentials_are_masked_and_only_the_user_can_read_it() {
     assert_eq!(new["params"]["mcpServers"], servers, "only the trace is masked");
     agent.answer(&new, &json!({"sessionId": "s2", "_meta": {"accessToken": "hidden-5"}}));
     client.expect();
-    let file = directory.path().join("t.jsons");
     events(&directory, client);
     let text = std::fs::read_to_string(&file).expect("there is a trace");
     assert!(!text.contains("hidden"), "{text}");
@@ -187,4 +190,50 @@ fn a_trace_that_cannot_be_written_is_told_before_anything_starts() {
             "{outcome:?}"
         );
     }
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_is_told_before_anything_starts() {
+    let directory = Directory::new();
+    let pipe = directory.path().join("t");
+    rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe can be made");
+    let outcome = consort_tests::command::run_with_input(
+        &[
+            "run".as_ref(),
+            "--trace".as_ref(),
+            pipe.as_os_str(),
+            "--".as_ref(),
+            "true".as_ref(),
+        ],
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":1}}\n",
+    );
+    assert_eq!(outcome.status, Some(1), "{outcome:?}");
+    for text in [&outcome.error, &outcome.output] {
+        assert!(text.contains("nobody reads from it"), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_message_that_is_too_long_to_be_shown_is_there_with_its_session_and_size() {
+    let directory = Directory::new();
+    let (mut client, mut agent) = start(&directory, &[]);
+    // More than may wait for the disk.
+    let text = "x".repeat(17 * 1024 * 1024);
+    for id in 0..3 {
+        client.send_json(&prompt(id, &text));
+        let asked = agent.expect();
+        agent.answer(&asked, &json!({"stopReason": "end_turn", "_meta": text}));
+        client.expect();
+    }
+    let events = events(&directory, client);
+    assert_eq!(
+        way(&events, "session/prompt"),
+        ["Client → Agent", "Agent → Client (answer)"].repeat(3)
+    );
+    for event in events.iter().filter(|event| event["method"] == "session/prompt") {
+        assert_eq!(event["session"], SESSION, "{event}");
+        let size = event["params"]["consort/omitted-bytes"].as_u64();
+        assert!(size.is_some_and(|size| size > 17 << 20), "{event}");
+    }
+    assert!(!events.iter().any(|event| event["method"] == "consort/dropped"));
 }

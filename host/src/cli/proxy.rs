@@ -10,10 +10,12 @@ use std::io::{self, IsTerminal};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Speaks the proxy protocol on standard input and output, in the dialect that it is addressed in: `proxy/initialize` and \
-`proxy/successor`, or the same with an underscore. Takes the options of `consort run`, without an agent; a configured \
-agent is left alone.
+`proxy/successor`, or the same with an underscore. Takes the options of `consort run` except for those of an agent, \
+--env and --cwd; a configured agent is left alone.
 
 A chain of Consort needs no other conductor, and a [groups] section in consort.toml makes chains of chains in one process.
+
+Exit status: 0 at the end of input, 1 if the chain could not be set up, 2 if called wrongly, 128 + N after signal N.
 
 Examples:
   agent-client-protocol-conductor agent \"consort proxy --proxy redact.wasm\" my-agent

@@ -1,6 +1,6 @@
 //! Named groups of proxies: a group stands in a chain, or in another group, like one proxy, and is its members in their order.
 
-use super::reader::{Item, Reader};
+use super::reader::{Item, Reader, nearest};
 use super::{is_name, join};
 use crate::connection::ProxyOptions;
 use std::collections::BTreeMap;
@@ -15,6 +15,8 @@ const MAX_NESTING: usize = 16;
 /// The groups of a file. Those that others need are read first, whatever the order in the file.
 #[derive(Default)]
 pub(super) struct Groups {
+    /// Of all of them, in the order of the alphabet.
+    names: Vec<String>,
     ready: BTreeMap<String, Vec<ProxyOptions>>,
 }
 
@@ -26,15 +28,18 @@ impl Groups {
     /// What is wrong with one of them, with file and line; also a group that contains itself.
     pub(super) fn read(reader: &Reader<'_>, item: &Item<'_>) -> anyhow::Result<Self> {
         let mut groups = Self::default();
-        let table = reader.table(item, "groups")?;
-        for (name, _) in table {
+        for (name, _) in reader.table(item, "groups")? {
             if !is_name(name.get_ref()) {
                 return Err(reader.wrong(
                     name.span(),
                     "a group's name must be one line of text without `/` or `=`",
                 ));
             }
-            groups.resolve(reader, item, name.get_ref(), &mut Vec::new())?;
+            groups.names.push(name.get_ref().to_string());
+        }
+        groups.names.sort();
+        for name in groups.names.clone() {
+            groups.resolve(reader, item, &name, &mut Vec::new())?;
         }
         Ok(groups)
     }
@@ -52,11 +57,12 @@ impl Groups {
         let Some(item) = reader.table(all, "groups")?.get(name) else {
             return Ok(());
         };
+        let place = place_of(name);
         open.push(name.to_owned());
         if open.len() > MAX_NESTING {
             return Err(reader.wrong(item.span(), &format!("groups nest deeper than {MAX_NESTING} levels")));
         }
-        for member in members(reader, item, &format!("groups.{name}"))? {
+        for member in members(reader, item, &place)? {
             if let Some(needed) = group_of(reader, member)? {
                 if open.iter().any(|group| group == needed) {
                     let way = open.join("\" → \"");
@@ -67,7 +73,7 @@ impl Groups {
             }
         }
         open.pop();
-        let proxies = self.members(reader, item, &format!("groups.{name}"))?;
+        let proxies = self.members(reader, item, &place)?;
         self.ready.insert(name.to_owned(), proxies);
         Ok(())
     }
@@ -94,12 +100,7 @@ impl Groups {
                         &["group"],
                     )?;
                     let Some(group) = self.ready.get(name) else {
-                        let known: Vec<&str> = self.ready.keys().map(String::as_str).collect();
-                        let known = match known.as_slice() {
-                            [] => "the file has no [groups]".to_owned(),
-                            known => format!("there are {}", known.join(", ")),
-                        };
-                        return Err(reader.wrong(member.span(), &format!("there is no group \"{name}\"; {known}")));
+                        return Err(reader.wrong(member.span(), &self.unknown(name)));
                     };
                     join(name, group, &mut proxies);
                 }
@@ -114,10 +115,31 @@ impl Groups {
         Ok(proxies)
     }
 
+    /// What is said of a group that is not there.
+    fn unknown(&self, name: &str) -> String {
+        let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let hint = match (known.as_slice(), nearest(name, &known)) {
+            ([], _) => "the file has no [groups]".to_owned(),
+            (known, None) => format!("there are {}", known.join(", ")),
+            (known, Some(nearest)) => format!("did you mean \"{nearest}\"? There are {}", known.join(", ")),
+        };
+        format!("there is no group \"{name}\"; {hint}")
+    }
+
     /// All groups by their names.
     pub(super) fn all(self) -> BTreeMap<String, Vec<ProxyOptions>> {
         self.ready
     }
+}
+
+/// A group's place in the file, as TOML writes it.
+fn place_of(name: &str) -> String {
+    let bare = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    if name.chars().all(bare) {
+        return format!("groups.{name}");
+    }
+    // A name has no control characters, which would need more than this.
+    format!("groups.\"{}\"", name.replace('\\', r"\\").replace('"', "\\\""))
 }
 
 fn members<'a, 'i>(reader: &Reader<'_>, item: &'a Item<'i>, place: &str) -> anyhow::Result<Vec<&'a Item<'i>>> {

@@ -170,12 +170,15 @@ pub(crate) fn bytes(text: &str) -> Option<u64> {
 }
 
 /// The known name that the other one was probably meant to be.
-fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     known
         .iter()
         .map(|candidate| (distance(name, candidate), *candidate))
-        // A third of the letters may be wrong.
-        .filter(|(distance, candidate)| *distance <= candidate.chars().count().div_ceil(3))
+        // A third of the letters may be wrong, but not the only one.
+        .filter(|(distance, candidate)| {
+            let letters = candidate.chars().count();
+            *distance <= letters.div_ceil(3) && *distance < letters
+        })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
@@ -214,6 +217,7 @@ mod tests {
         assert_eq!(nearest("inherit_env", &["env", "inherit-env"]), Some("inherit-env"));
         assert_eq!(nearest("proxy", &["agent", "proxies"]), Some("proxies"));
         assert_eq!(nearest("zzz", &["agent", "proxies"]), None);
+        assert_eq!(nearest("x", &["a", "b"]), None);
     }
 
     #[test]

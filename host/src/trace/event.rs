@@ -5,12 +5,21 @@ use crate::tap::{Hop, Kind, Place};
 use crate::wire::envelope;
 use crate::wire::scan;
 use crate::wire::text::Text;
-use serde_json::json;
+use serde_json::{Map, json};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Bytes of a payload that are shown whole; of a longer one only the size is told.
-const MAX_PAYLOAD: usize = 1024 * 1024;
+/// Bytes of a text that is shown whole; of a longer one only the size is told.
+const MAX_TEXT: usize = 1024 * 1024;
+
+/// Characters that are shown of a method, a session's id or a request's id.
+const MAX_NAME: usize = 256;
+
+/// Bytes that an event takes besides its texts, roughly.
+const RECORD: usize = 256;
+
+/// The member that tells the size of a text that is not shown.
+const OMITTED: &str = "consort/omitted-bytes";
 
 /// The method that carries an MCP message, in both generations.
 const MCP_MESSAGE: &str = "mcp/message";
@@ -24,22 +33,29 @@ pub(super) struct Event {
     method: String,
     id: Option<String>,
     text: Option<Text>,
-    /// What it was counted with while it waited.
-    pub(super) size: usize,
 }
 
 impl Event {
-    pub(super) fn of(hop: &Hop<'_>, at: Duration, size: usize) -> Self {
+    /// Keeps of a hop what its line needs, which is bounded whatever was sent.
+    pub(super) fn of(hop: &Hop<'_>, at: Duration) -> Self {
         Self {
             at,
             from: hop.from,
             to: hop.to,
             kind: hop.kind,
-            method: hop.method.to_owned(),
-            id: hop.id.map(str::to_owned),
-            text: hop.text.cloned(),
-            size,
+            method: cut(hop.method),
+            id: hop.id.map(cut_id),
+            text: hop.text.map(|text| match text.len() {
+                0..=MAX_TEXT => text.clone(),
+                _ => stand_in(hop.kind, hop.method == MCP_MESSAGE, text),
+            }),
         }
+    }
+
+    /// The bytes that it takes while it waits.
+    pub(super) fn size(&self) -> usize {
+        let id = self.id.as_ref().map_or(0, String::len);
+        RECORD + self.method.len() + id + self.text.as_ref().map_or(0, Text::len)
     }
 
     /// The line, without its end.
@@ -57,9 +73,9 @@ impl Event {
                     .as_ref()
                     .and_then(|params| scan::string_member(params, "sessionId"));
                 let mut line = self.begin(mcp);
-                let _ = write!(line, ",\"method\":{}", json!(method));
+                let _ = write!(line, ",\"method\":{}", json!(cut(&method)));
                 if let Some(session) = session {
-                    let _ = write!(line, ",\"session\":{}", json!(session));
+                    let _ = write!(line, ",\"session\":{}", json!(cut(&session)));
                 }
                 let _ = write!(line, ",\"params\":{}}}", payload(params.as_ref()));
                 line
@@ -119,6 +135,51 @@ pub(super) fn dropped(at: Duration, count: u64) -> String {
     .to_string()
 }
 
+/// What is kept of a text that is too long to be shown: its size, and what a line tells besides.
+fn stand_in(kind: Kind, mcp: bool, text: &Text) -> Text {
+    let mut kept = Map::new();
+    let omitted = json!(text.len());
+    match kind {
+        Kind::Request | Kind::Notification => {
+            if let Some(session) = scan::string_member(text, "sessionId") {
+                kept.insert("sessionId".into(), cut(&session).into());
+            }
+            match scan::string_member(text, "method").filter(|_| mcp) {
+                Some(method) => {
+                    kept.insert("method".into(), cut(&method).into());
+                    kept.insert("params".into(), json!({ OMITTED: omitted }));
+                }
+                None => {
+                    kept.insert(OMITTED.into(), omitted);
+                }
+            }
+        }
+        Kind::Result if mcp && carried(text).0.is_some() => {
+            kept.insert("error".into(), json!({ OMITTED: omitted }));
+        }
+        Kind::Result | Kind::Error => {
+            kept.insert(OMITTED.into(), omitted);
+        }
+    }
+    Text::of(&kept)
+}
+
+/// The beginning of a name that is longer than anybody reads.
+fn cut(name: &str) -> String {
+    match name.char_indices().nth(MAX_NAME) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
+/// An id as JSON text. One that is too long is shown as a string, whatever it was.
+fn cut_id(id: &str) -> String {
+    match id.char_indices().nth(MAX_NAME) {
+        Some(_) => json!(cut(id.trim_start_matches('"'))).to_string(),
+        None => id.to_owned(),
+    }
+}
+
 /// The outcome of an MCP request in the result that carries it.
 fn carried(result: &Text) -> (Option<&'static str>, Option<Text>) {
     let part = |pointer: &str| scan::find(result, pointer).map(|range| result.slice(range));
@@ -132,7 +193,6 @@ fn carried(result: &Text) -> (Option<&'static str>, Option<Text>) {
 fn payload(text: Option<&Text>) -> String {
     match text {
         None => "null".to_owned(),
-        Some(text) if text.len() > MAX_PAYLOAD => json!({ "consort/omitted-bytes": text.len() }).to_string(),
         // Between members JSON allows line ends, a line does not.
         Some(text) => mask(&text.to_text()).replace(['\n', '\r'], " "),
     }
@@ -162,7 +222,7 @@ mod tests {
             id,
             text: Some(&text),
         };
-        let line = Event::of(&hop, Duration::from_millis(1500), 0).line();
+        let line = Event::of(&hop, Duration::from_millis(1500)).line();
         assert!(!line.contains('\n'));
         serde_json::from_str(&line).unwrap()
     }
@@ -225,9 +285,56 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_is_too_long_is_told_by_its_size() {
-        let long = format!("[\"{}\"]", "x".repeat(MAX_PAYLOAD));
-        let line = line(Kind::Notification, "m", None, &long);
-        assert_eq!(line["params"], json!({"consort/omitted-bytes": long.len()}));
+    fn a_text_that_is_too_long_is_told_by_its_size_and_the_rest_as_ever() {
+        let long = "x".repeat(MAX_TEXT);
+        let text = format!("[\"{long}\"]");
+        let notification = line(Kind::Notification, "m", None, &text);
+        assert_eq!(notification["params"], json!({OMITTED: text.len()}));
+        let text = format!(r#"{{"content":"{long}","sessionId":"s"}}"#);
+        let request = line(Kind::Request, "m", Some("1"), &text);
+        assert_eq!(
+            (&request["session"], &request["params"][OMITTED]),
+            (&json!("s"), &json!(text.len()))
+        );
+        let text = format!(r#"{{"params":{{"a":"{long}"}},"method":"tools/call"}}"#);
+        let request = line(Kind::Request, MCP_MESSAGE, Some("1"), &text);
+        assert_eq!(
+            (&request["protocol"], &request["method"], &request["params"]),
+            (&json!("mcp"), &json!("tools/call"), &json!({OMITTED: text.len()}))
+        );
+        for (member, failed) in [("result", false), ("error", true)] {
+            let text = format!(r#"{{"{member}":"{long}"}}"#);
+            let response = line(Kind::Result, MCP_MESSAGE, Some("1"), &text);
+            assert_eq!(
+                (&response["is_error"], &response["payload"]),
+                (&json!(failed), &json!({OMITTED: text.len()}))
+            );
+        }
+    }
+
+    #[test]
+    fn names_without_end_are_cut_and_counted() {
+        let long = "ä".repeat(100_000);
+        let shown = format!("{}…", "ä".repeat(MAX_NAME));
+        let id = json!(long).to_string();
+        let text = format!(r#"{{"sessionId":"{long}"}}"#);
+        let request = line(Kind::Request, &long, Some(&id), &text);
+        for name in ["method", "session", "id"] {
+            assert_eq!(request[name], json!(shown), "{name}");
+        }
+        let carrying = format!(r#"{{"method":"{long}"}}"#);
+        assert_eq!(
+            line(Kind::Request, MCP_MESSAGE, None, &carrying)["method"],
+            json!(shown)
+        );
+        let hop = Hop {
+            from: Place::Client,
+            to: Place::Agent,
+            kind: Kind::Request,
+            method: "four",
+            id: Some("123"),
+            text: Some(&Text::trusted("[]")),
+        };
+        assert_eq!(Event::of(&hop, Duration::ZERO).size(), RECORD + 4 + 3 + 2);
     }
 }

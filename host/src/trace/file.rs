@@ -1,9 +1,14 @@
 //! The file of a trace: bounded, with the newest lines kept.
 
-use std::fs::{File, OpenOptions};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+/// Only the user reads and writes it.
+const MODE: u32 = 0o600;
 
 /// Bytes of one file. When it is full it becomes `FILE.1` and a new one is begun, so a trace takes twice as much at most.
 const MAX_BYTES: u64 = 128 * 1024 * 1024;
@@ -18,13 +23,18 @@ pub(super) struct TraceFile {
 }
 
 impl TraceFile {
+    /// Begins a trace. What an earlier one left is removed.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         Self::with(path, MAX_BYTES)
     }
 
     fn with(path: &Path, most: u64) -> io::Result<Self> {
-        let file = open(path)?;
-        let plain = file.metadata()?.is_file();
+        let (file, plain) = open(path)?;
+        let old = old(path);
+        if plain && old.symlink_metadata().is_ok_and(|old| old.is_file()) {
+            std::fs::remove_file(&old)
+                .map_err(|error| because(&error, &format!("{} cannot be removed", old.display())))?;
+        }
         Ok(Self {
             path: path.to_owned(),
             file: BufWriter::new(file),
@@ -38,10 +48,8 @@ impl TraceFile {
         let length = line.len() as u64 + 1;
         if self.written > 0 && self.most.is_some_and(|most| self.written + length > most) {
             self.file.flush()?;
-            let mut old = self.path.clone().into_os_string();
-            old.push(".1");
-            std::fs::rename(&self.path, old)?;
-            self.file = BufWriter::new(open(&self.path)?);
+            std::fs::rename(&self.path, old(&self.path))?;
+            self.file = BufWriter::new(open(&self.path)?.0);
             self.written = 0;
         }
         self.written += length;
@@ -54,23 +62,57 @@ impl TraceFile {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
+/// Where a file goes that is full.
+fn old(path: &Path) -> PathBuf {
+    let mut old = path.to_owned().into_os_string();
+    old.push(".1");
+    old.into()
+}
+
+/// Opens a file for writing from its beginning, and says whether it is a plain one.
+fn open(path: &Path) -> io::Result<(File, bool)> {
+    let file = OpenOptions::new()
         .create(true)
         .write(true)
         .truncate(true)
-        .mode(0o600)
+        .mode(MODE)
+        // A pipe without a reader would be waited for, with nothing said.
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)
+        .map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::NXIO) => because(&error, "nobody reads from it"),
+            _ => error,
+        })?;
+    // Writing may wait: a thread of its own does it.
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    let plain = file.metadata()?.is_file();
+    if plain {
+        // The mode above is that of a new file only.
+        file.set_permissions(Permissions::from_mode(MODE))
+            .map_err(|error| because(&error, "it cannot be closed to other users"))?;
+    }
+    Ok((file, plain))
+}
+
+fn because(error: &io::Error, what: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::io::Read;
+
+    fn folder(test: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("consort-trace-file-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
 
     #[test]
     fn the_newest_lines_are_kept() {
-        let folder = std::env::temp_dir().join(format!("consort-trace-file-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = folder("newest");
         let path = folder.join("t");
         let mut file = TraceFile::with(&path, 8).unwrap();
         for line in ["one", "two", "three", "a line that is longer than a file"] {
@@ -82,6 +124,46 @@ mod tests {
             (read("t").as_str(), read("t.1").as_str()),
             ("a line that is longer than a file\n", "three\n")
         );
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn nothing_of_an_earlier_trace_is_left() {
+        let folder = folder("earlier");
+        let path = folder.join("t");
+        for name in ["t", "t.1"] {
+            std::fs::write(folder.join(name), "earlier").unwrap();
+            std::fs::set_permissions(folder.join(name), Permissions::from_mode(0o644)).unwrap();
+        }
+        TraceFile::create(&path).unwrap();
+        let metadata = path.metadata().unwrap();
+        assert_eq!((metadata.len(), metadata.permissions().mode() & 0o777), (0, MODE));
+        assert!(!folder.join("t.1").exists());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_pipe_must_have_a_reader_and_is_waited_for_then() {
+        let folder = folder("pipe");
+        let path = folder.join("t");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        std::fs::write(folder.join("t.1"), "of somebody").unwrap();
+        let error = TraceFile::create(&path).err().unwrap();
+        assert!(error.to_string().contains("nobody reads"), "{error}");
+        let mut reader = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let mut file = TraceFile::create(&path).unwrap();
+        assert!(folder.join("t.1").exists(), "it is no part of the trace");
+        // More than a pipe takes at once.
+        let line = "x".repeat(1024 * 1024);
+        let length = line.len() + 1;
+        let reading = std::thread::spawn(move || {
+            let mut text = vec![0; length];
+            reader.read_exact(&mut text).unwrap();
+            text
+        });
+        file.line(&line).unwrap();
+        file.flush().unwrap();
+        assert!(reading.join().unwrap() == format!("{line}\n").into_bytes());
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -37,11 +37,12 @@ const SECRET_KEYS: [&str; 18] = [
     "token",
 ];
 
-/// Parts of an address's query that are credentials besides those: too common as members of other objects.
+/// Parameters of an address that are credentials besides those: too common as members of other objects.
 const SECRET_PARAMETERS: [&str; 6] = ["auth", "code", "key", "pwd", "sig", "signature"];
 
-/// Words one of which stands in every text that has something to mask, in small letters.
-const HINTS: [&str; 14] = [
+/// Words one of which stands in every text that has something to mask, after [`plain`]. Most messages are short and have none; then
+/// to look for them takes a third of the time.
+const HINTS: [&str; 13] = [
     "env",
     "headers",
     "url",
@@ -54,13 +55,12 @@ const HINTS: [&str; 14] = [
     "cookie",
     "credential",
     "pass",
-    "http",
     "\\u",
 ];
 
 /// Masks what are credentials in JSON text.
 pub(super) fn mask(text: &str) -> String {
-    let small = text.to_ascii_lowercase();
+    let small = plain(text);
     if !HINTS.iter().any(|hint| small.contains(hint)) {
         return text.to_owned();
     }
@@ -73,8 +73,10 @@ pub(super) fn mask(text: &str) -> String {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Context {
     Plain,
-    /// In `env` or `headers`: names stay, values go.
+    /// What `env` or `headers` are: as a map, names stay and values go.
     Pairs,
+    /// In a list of them.
+    Pair,
     /// A credential, if it is a plain value.
     Secret,
     /// An address.
@@ -90,10 +92,13 @@ fn value(text: &str, context: Context, depth: usize, out: &mut String) {
             Err(_) => out.push_str(MASKED_JSON),
         },
         Some(b'[') => match serde_json::from_str::<Vec<&RawValue>>(text) {
+            Ok(items) if context == Context::Pairs => array(&items, Context::Pair, depth, out),
             Ok(items) => array(&items, context, depth, out),
             Err(_) => out.push_str(MASKED_JSON),
         },
         _ if context == Context::Secret => out.push_str(MASKED_JSON),
+        // Such as `KEY=value`.
+        Some(b'"') if matches!(context, Context::Pairs | Context::Pair) => out.push_str(MASKED_JSON),
         Some(b'"') if context == Context::Address => match serde_json::from_str::<String>(text) {
             Ok(plain) => match address(&plain) {
                 Some(masked) => out.push_str(&serde_json::Value::String(masked).to_string()),
@@ -106,6 +111,8 @@ fn value(text: &str, context: Context, depth: usize, out: &mut String) {
 }
 
 fn object(members: &Members<'_>, context: Context, depth: usize, out: &mut String) {
+    // A map may have a variable of any name.
+    let named = context == Context::Pair && members.0.iter().any(|(key, _)| key == "value");
     out.push('{');
     for (position, (key, member)) in members.0.iter().enumerate() {
         if position > 0 {
@@ -115,9 +122,8 @@ fn object(members: &Members<'_>, context: Context, depth: usize, out: &mut Strin
         out.push(':');
         let plain = plain(key);
         let inner = match plain.as_str() {
-            // A list has pairs of `name` and `value`, a map has names and values.
-            "name" if context == Context::Pairs => Context::Plain,
-            _ if context == Context::Pairs => Context::Secret,
+            _ if named && key == "name" => Context::Plain,
+            _ if matches!(context, Context::Pairs | Context::Pair) => Context::Secret,
             "env" | "headers" => Context::Pairs,
             "url" | "uri" => Context::Address,
             key if SECRET_KEYS.contains(&key) => Context::Secret,
@@ -141,18 +147,17 @@ fn array(items: &[&RawValue], context: Context, depth: usize, out: &mut String) 
 
 /// An address without its credentials; none if it has none.
 fn address(text: &str) -> Option<String> {
-    let scheme = ["http://", "https://", "ws://", "wss://"].into_iter().find(|scheme| {
-        text.get(..scheme.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-    })?;
-    if text.contains(char::is_control) {
+    // Whoever reads an address leaves out what stands before it.
+    let trimmed = text.trim_start_matches(|letter: char| letter.is_whitespace() || letter.is_control());
+    if trimmed.contains(char::is_control) {
         // Others may read it in another way than this does.
-        return Some(MASKED.to_owned());
+        let without = trimmed.replace(char::is_control, "");
+        return without.contains("://").then(|| MASKED.to_owned());
     }
-    let rest = &text[scheme.len()..];
-    let end = rest.find(['/', '\\', '?', '#']).unwrap_or(rest.len());
-    let (authority, tail) = rest.split_at(end);
-    let mut masked = text[..scheme.len()].to_owned();
+    // Whatever the scheme: `jdbc:postgresql` has two of them.
+    let (scheme, rest) = trimmed.split_once("://")?;
+    let (authority, tail) = rest.split_at(rest.find(['/', '\\', '?', '#']).unwrap_or(rest.len()));
+    let mut masked = format!("{}{scheme}://", &text[..text.len() - trimmed.len()]);
     let mut changed = false;
     match authority.rfind('@') {
         Some(at) => {
@@ -162,25 +167,36 @@ fn address(text: &str) -> Option<String> {
         }
         None => masked.push_str(authority),
     }
-    let (path, query) = tail.split_at(tail.find('?').unwrap_or(tail.len()));
+    let (path, query) = tail.split_at(tail.find(['?', '#']).unwrap_or(tail.len()));
     masked.push_str(path);
     let (query, fragment) = query.split_at(query.find('#').unwrap_or(query.len()));
-    for (position, parameter) in query.split('&').enumerate() {
+    changed |= parameters(query, &mut masked);
+    changed |= parameters(fragment, &mut masked);
+    changed.then_some(masked)
+}
+
+/// Puts out a query or a fragment without its credentials, and says whether it had any.
+fn parameters(text: &str, out: &mut String) -> bool {
+    let mut changed = false;
+    for (position, parameter) in text.split('&').enumerate() {
         if position > 0 {
-            masked.push('&');
+            out.push('&');
         }
-        match parameter.split_once('=') {
-            Some((name, _)) if is_secret_parameter(name.trim_start_matches('?')) => {
+        // A fragment may have a query in it (`#/path?token=`), and `;` once parted parameters.
+        let secret = parameter.match_indices('=').find(|(at, _)| {
+            let name = parameter[..*at].rsplit(['#', '?', ';', '=']).next();
+            name.is_some_and(is_secret_parameter)
+        });
+        match secret {
+            Some((at, _)) => {
                 changed = true;
-                masked.push_str(name);
-                masked.push('=');
-                masked.push_str(MASKED);
+                out.push_str(&parameter[..=at]);
+                out.push_str(MASKED);
             }
-            _ => masked.push_str(parameter),
+            None => out.push_str(parameter),
         }
     }
-    masked.push_str(fragment);
-    changed.then_some(masked)
+    changed
 }
 
 fn is_secret_parameter(name: &str) -> bool {
@@ -189,11 +205,11 @@ fn is_secret_parameter(name: &str) -> bool {
     name.contains('%') || SECRET_KEYS.contains(&name.as_str()) || SECRET_PARAMETERS.contains(&name.as_str())
 }
 
-fn plain(key: &str) -> String {
-    key.chars()
-        .filter(|letter| !matches!(letter, '-' | '_'))
-        .map(|letter| letter.to_ascii_lowercase())
-        .collect()
+/// Text without case, hyphens and underscores.
+fn plain(text: &str) -> String {
+    let mut plain = text.to_ascii_lowercase();
+    plain.retain(|letter| !matches!(letter, '-' | '_'));
+    plain
 }
 
 /// An object's members in their order, also those that are there twice.
@@ -255,8 +271,54 @@ mod tests {
                 r#"{"url":"https://[REDACTED]@host/p?a=1&access_token=[REDACTED]&b=2#f"}"#,
             ),
             (r#"{"url":"http://h?key=s"}"#, r#"{"url":"http://h?key=[REDACTED]"}"#),
+            (
+                r#"{"env":{"NAME":"s","name":"s","value":"s"}}"#,
+                r#"{"env":{"NAME":"[REDACTED]","name":"[REDACTED]","value":"[REDACTED]"}}"#,
+            ),
+            (
+                r#"{"env":[{"name":"s"},{"NAME":"s","value":"s"}]}"#,
+                r#"{"env":[{"name":"[REDACTED]"},{"NAME":"[REDACTED]","value":"[REDACTED]"}]}"#,
+            ),
+            (
+                r#"{"env":["KEY=s",["KEY","s"]],"headers":"Key: s"}"#,
+                r#"{"env":["[REDACTED]",["[REDACTED]","[REDACTED]"]],"headers":"[REDACTED]"}"#,
+            ),
+            (r#"{"to_ken":"s"}"#, r#"{"to_ken":"[REDACTED]"}"#),
+            (r#"{"Pass-Word":"s"}"#, r#"{"Pass-Word":"[REDACTED]"}"#),
+            (r#"{"en_v":{"A":"s"}}"#, r#"{"en_v":{"A":"[REDACTED]"}}"#),
         ] {
             assert_eq!(mask(text), masked);
+        }
+    }
+
+    #[test]
+    fn addresses_are_shown_without_credentials() {
+        for (text, masked) in [
+            (
+                "https://h/cb#access_token=s&a=1",
+                "https://h/cb#access_token=[REDACTED]&a=1",
+            ),
+            (
+                "https://h/?a=1#/cb?id_token=s?s",
+                "https://h/?a=1#/cb?id_token=[REDACTED]",
+            ),
+            ("https://h/?a=1;token=s;b=2&c=3", "https://h/?a=1;token=[REDACTED]&c=3"),
+            ("postgres://u:s@h/d", "postgres://[REDACTED]@h/d"),
+            ("jdbc:git+ssh://u:s@h", "jdbc:git+ssh://[REDACTED]@h"),
+            (" \u{1}\n https://u:s@h", " \u{1}\n https://[REDACTED]@h"),
+            ("ht\ntps://u:s@h", MASKED),
+        ] {
+            assert_eq!(address(text).as_deref(), Some(masked), "{text}");
+        }
+        for text in ["https://h/@scope/p?a=b#token", " https://h", "urn:a\nb", "u@h"] {
+            assert_eq!(address(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_is_masked_is_without_a_hint() {
+        for key in SECRET_KEYS.iter().chain(&["env", "headers", "url", "uri"]) {
+            assert!(HINTS.iter().any(|hint| key.contains(hint)), "{key}");
         }
     }
 
@@ -266,6 +328,7 @@ mod tests {
             r#"{"n":1.10,"big":12345678901234567890123,"a":1e400}"#,
             r#"{"uri":"file:///C:/My%20Docs/%E2%9C%93.rs","maxTokens":5,"tokens":7}"#,
             r#"{"env":[],"headers":{}}"#,
+            r#"{"env":null,"headers":[true,1]}"#,
             r#"{"url":"https://host/a?b=c#d"}"#,
             r#"["secret",null,true]"#,
             "null",

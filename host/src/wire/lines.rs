@@ -42,7 +42,7 @@ pub struct LineBuffer {
 }
 
 impl LineBuffer {
-    /// A buffer for lines of at most `cap` bytes.
+    /// A buffer for lines of at most `cap` bytes without their ends.
     pub fn new(cap: usize) -> Self {
         Self {
             buffer: BytesMut::new(),
@@ -65,7 +65,7 @@ impl LineBuffer {
         loop {
             let Some(found) = memchr(b'\n', &self.buffer[self.scanned..]) else {
                 self.scanned = self.buffer.len();
-                if self.skipping.is_some() || self.scanned > self.cap {
+                if self.is_too_long(self.scanned) {
                     let skipped = self.skip(self.scanned);
                     self.skipping = Some(skipped);
                     // What was read of it is given back, not only emptied.
@@ -76,7 +76,7 @@ impl LineBuffer {
             };
             let end = self.scanned + found;
             self.scanned = 0;
-            if self.skipping.is_some() || end > self.cap {
+            if self.is_too_long(end) {
                 let skipped = self.skip(end);
                 bytes::Buf::advance(&mut self.buffer, end + 1);
                 return Some(Line::TooLong(skipped));
@@ -96,6 +96,16 @@ impl LineBuffer {
         }
     }
 
+    /// Whether a line that is in the buffer up to `end`, or in it and before it, is longer than the cap.
+    fn is_too_long(&self, end: usize) -> bool {
+        // A carriage return is, or may become, the beginning of the line's end.
+        let length = match self.buffer[..end] {
+            [.., b'\r'] => end - 1,
+            _ => end,
+        };
+        self.skipping.is_some() || length > self.cap
+    }
+
     /// Looks at the part of a line that is too long which is in the buffer up to `end`.
     fn skip(&mut self, end: usize) -> Box<Skipped> {
         let part = &self.buffer[..end];
@@ -112,7 +122,7 @@ impl LineBuffer {
     /// What is left at the end of the input: a line without an end.
     pub fn last_line(&mut self) -> Option<Line> {
         self.scanned = 0;
-        if self.skipping.is_some() || self.buffer.len() > self.cap {
+        if self.is_too_long(self.buffer.len()) {
             let skipped = self.skip(self.buffer.len());
             self.buffer = BytesMut::new();
             return Some(Line::TooLong(skipped));
@@ -161,6 +171,24 @@ mod tests {
         assert_eq!(lines.last_line(), None);
         lines.room().extend_from_slice(&[b'z'; 11]);
         assert!(matches!(lines.last_line(), Some(Line::TooLong(_))));
+    }
+
+    #[test]
+    fn a_carriage_return_at_the_end_of_a_line_does_not_count() {
+        let input = b"0123456789\r\n0123456789\n0123456789\rx\n0123456789\r\r\n0123456789x\r\n0123456789\r";
+        for step in 1..input.len() {
+            let mut lines = LineBuffer::new(10);
+            let mut seen = Vec::new();
+            for chunk in input.chunks(step) {
+                lines.room().extend_from_slice(chunk);
+                while let Some(line) = lines.next_line() {
+                    seen.push(line);
+                }
+            }
+            seen.extend(lines.last_line());
+            let whole: Vec<bool> = seen.iter().map(|line| matches!(line, Line::Whole(_))).collect();
+            assert_eq!(whole, [true, true, false, false, false, true], "in steps of {step}");
+        }
     }
 
     #[test]
