@@ -350,3 +350,19 @@ fn an_agent_that_closes_its_input_is_gone() {
     let message = client.expect()["error"]["message"].to_string();
     assert!(message.contains("standard input"), "{message}");
 }
+
+#[test]
+fn a_line_of_a_log_that_has_an_id_is_no_answer() {
+    let listener = AgentListener::new();
+    let mut client = Client::in_front_of(&listener, &NONE);
+    let mut agent = begin(&mut client, &listener);
+    client.send_json(&prompt(1, "go"));
+    let asked = agent.expect();
+    agent.send(&format!(
+        r#"{{"level":30,"id":{},"msg":"handling a request"}}"#,
+        asked["id"]
+    ));
+    agent.send(&format!(r#"{{"id":{0},"id":{0},"result":{{}}}}"#, asked["id"]));
+    agent.answer(&asked, &serde_json::json!({"stopReason": "end_turn"}));
+    assert_eq!(client.expect()["result"]["stopReason"], "end_turn");
+}

@@ -365,3 +365,44 @@ fn what_waits_behind_a_held_message_has_a_cap_that_ends_in_an_error_and_not_in_a
         }
     });
 }
+
+/// Writes lines that are refused until nothing more is taken, and says what the process takes then, in KiB.
+fn refused_without_end(pid: u32, mut write: impl FnMut(&[u8]) + Send) -> u64 {
+    let line = b"x\n".repeat(8 * 1024);
+    let written = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            // Far more than what may wait, each line answered with some hundred bytes.
+            for _ in 0..256 {
+                write(&line);
+                written.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut before = u64::MAX;
+        while !writer.is_finished() {
+            let now = written.load(Ordering::Relaxed);
+            if now == before {
+                break;
+            }
+            before = now;
+            thread::sleep(Duration::from_secs(2));
+        }
+        let most = status(pid, "VmHWM:");
+        // Ends the writer, who waits for ever otherwise.
+        rustix::process::kill_process(
+            rustix::process::Pid::from_raw(i32::try_from(pid).expect("a process id")).expect("not zero"),
+            rustix::process::Signal::KILL,
+        )
+        .expect("the process is there");
+        most
+    })
+}
+
+#[test]
+fn a_client_whose_lines_are_refused_and_that_reads_nothing_is_not_read_any_more() {
+    let (mut client, _agent) = none().start();
+    let before = begin_to_measure(client.pid());
+    let pid = client.pid();
+    let most = refused_without_end(pid, |line| client.send_raw(line));
+    assert!(most < MOST, "{most} KiB, {before} KiB before");
+}

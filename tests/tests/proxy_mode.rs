@@ -270,6 +270,27 @@ fn a_repeated_proxy_initialize_goes_on() {
 }
 
 #[test]
+fn much_behind_proxy_initialize_waits_for_its_answer_on_the_same_line() {
+    in_both(|mut above| {
+        let params = json!({"protocolVersion": 1});
+        above
+            .client
+            .send_json(&request("i", &format!("{}/initialize", above.prefix), &params));
+        let (id, _) = above.expect_wrapped();
+        let text = "x".repeat(9 * 1024 * 1024);
+        above
+            .client
+            .send_json(&request("p", "session/prompt", &json!({ "text": text })));
+        above.answer(&id, json!({"protocolVersion": 1}));
+        assert_eq!(above.client.expect()["id"], "i");
+        let (id, envelope) = above.expect_wrapped();
+        assert_eq!(envelope["method"], "session/prompt");
+        above.answer(&id, json!({}));
+        assert_eq!(above.client.expect()["id"], "p");
+    });
+}
+
+#[test]
 fn the_end_of_input_answers_what_nobody_can_answer_any_more() {
     in_both(|mut above| {
         above.initialize();
