@@ -7,6 +7,7 @@ mod sections;
 
 use crate::agent::AgentCommand;
 use crate::connection::ProxyOptions;
+use crate::message::OnFailure;
 pub use crate::sandbox::DEFAULT_MEMORY;
 use anyhow::Context;
 use reader::{Reader, one_line};
@@ -81,6 +82,15 @@ pub fn name_of(file: &Path, taken: impl Fn(&str) -> bool) -> String {
             return name;
         }
         number += 1;
+    }
+}
+
+/// What a user calls a way to fail.
+pub(crate) fn on_failure(text: &str) -> Option<OnFailure> {
+    match text {
+        "bypass" => Some(OnFailure::Bypass),
+        "closed" => Some(OnFailure::Closed),
+        _ => None,
     }
 }
 
@@ -207,7 +217,7 @@ mod tests {
         );
         assert_eq!(
             complaint("\n\n[[proxies]]\nfile = \"a.wasm\"\nquux = 1\n"),
-            "/etc/consort/consort.toml:5: unknown key `quux` in [[proxies]]; known are name, file, config, memory, group"
+            "/etc/consort/consort.toml:5: unknown key `quux` in [[proxies]]; known are name, file, config, memory, on-failure, group"
         );
         assert_eq!(
             complaint("[agent]\ncommand = 7\n"),

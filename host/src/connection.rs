@@ -11,6 +11,7 @@ mod timers;
 
 use crate::agent::AgentCommand;
 pub use crate::chain::Role;
+use crate::message::OnFailure;
 use crate::tap::OptionalTap;
 use anyhow::Context as _;
 use std::future::Future;
@@ -35,6 +36,8 @@ pub struct ProxyOptions {
     pub configuration: String,
     /// The most memory in bytes that its instance may use.
     pub memory: u64,
+    /// What becomes of its messages when it fails.
+    pub on_failure: OnFailure,
 }
 
 /// What a connection is made of.

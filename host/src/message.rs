@@ -135,6 +135,16 @@ pub enum How {
     Intercept,
 }
 
+/// What becomes of a proxy's messages when it fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// They go on as if it were not there.
+    #[default]
+    Bypass,
+    /// Nothing goes on that it would have had in its hands: for proxies that protect.
+    Closed,
+}
+
 /// What a proxy says of itself when it starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Registration {

@@ -5,8 +5,8 @@ use super::{Effect, ProxySetup, Router};
 use crate::fault::{Class, Fault, Phase};
 use crate::log::ProxyLog;
 use crate::message::{
-    How, Interest, Message, Notification, Outcome, Peer, Receipt, Registration, Request, Response, Sent, Ticket, Turn,
-    TurnResult,
+    How, Interest, Message, Notification, OnFailure, Outcome, Peer, Receipt, Registration, Request, Response, Sent,
+    Ticket, Turn, TurnResult,
 };
 use crate::wire::envelope::{self, Incoming};
 use crate::wire::output::Output;
@@ -69,6 +69,7 @@ impl Bench {
                 log: ProxyLog::new(name.clone()),
                 name,
                 registration: registered(interests),
+                on_failure: OnFailure::Bypass,
             }
         });
         let mut bench = Self {

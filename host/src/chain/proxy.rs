@@ -4,8 +4,9 @@ use super::interest::Interests;
 use super::lanes::Lanes;
 use super::parcel::{CallId, Direction, Lane, RECORD};
 use super::restarts::Restarts;
+use super::router::ProxySetup;
 use crate::log::ProxyLog;
-use crate::message::{Message, Outcome, Peer, Registration, RequestId, Ticket};
+use crate::message::{Message, OnFailure, Outcome, Peer, Registration, RequestId, Ticket};
 use crate::wire::text::Text;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ pub(super) enum Status {
     Restarting,
     /// It is being shown `initialize` again; its messages wait.
     Replaying,
-    /// It failed too often and rests: everything goes past it.
+    /// It failed too often and rests: everything goes past it, or nothing.
     Off,
 }
 
@@ -45,6 +46,9 @@ pub(super) struct ProxyState {
     pub(super) interests: Interests,
     /// The latest version of ACP that it understands.
     pub(super) version: u64,
+    pub(super) on_failure: OnFailure,
+    /// Messages that were dropped or refused because the proxy had failed, and lets nothing past it then.
+    pub(super) shut_out: u64,
     pub(super) status: Status,
     inbox: VecDeque<Inbound>,
     inbox_bytes: usize,
@@ -175,12 +179,14 @@ impl Inbound {
 }
 
 impl ProxyState {
-    pub(super) fn new(name: Arc<str>, log: ProxyLog, registration: &Registration) -> Self {
+    pub(super) fn new(setup: ProxySetup) -> Self {
         Self {
-            name,
-            log,
-            interests: Interests::new(&registration.interests),
-            version: version(registration),
+            name: setup.name,
+            log: setup.log,
+            interests: Interests::new(&setup.registration.interests),
+            version: version(&setup.registration),
+            on_failure: setup.on_failure,
+            shut_out: 0,
             status: Status::Ready,
             inbox: VecDeque::new(),
             inbox_bytes: 0,
@@ -204,6 +210,11 @@ impl ProxyState {
     pub(super) fn register(&mut self, registration: &Registration) {
         self.interests = Interests::new(&registration.interests);
         self.version = version(registration);
+    }
+
+    /// Whether it rests, and lets nothing past it meanwhile.
+    pub(super) fn is_shut(&self) -> bool {
+        self.status == Status::Off && self.on_failure == OnFailure::Closed
     }
 
     /// Whether it waits for so much that it gets nothing new.

@@ -6,7 +6,7 @@ use super::proxy::{Inbound, OwnedWhat, Status, Target, What};
 use super::restarts::COOL_DOWN;
 use super::router::{Effect, Phase, Router};
 use crate::fault::{Class, Fault, Phase as FaultPhase};
-use crate::message::{Registration, Ticket};
+use crate::message::{OnFailure, Registration, Ticket};
 use crate::wire::envelope::error_text;
 use crate::wire::text::Text;
 use std::collections::HashSet;
@@ -24,7 +24,10 @@ impl Router {
         let untouched: Vec<Inbound> = running.into_iter().chain(self.drain_inbox(index)).collect();
         self.give_up_owned(index, &untouched, &error);
         for inbound in untouched {
-            self.go_past(index, inbound);
+            match self.proxies[index].on_failure {
+                OnFailure::Bypass => self.go_past(index, inbound),
+                OnFailure::Closed => self.keep_out(index, inbound, &error),
+            }
         }
         self.restart(index);
     }
@@ -87,7 +90,7 @@ impl Router {
         }
     }
 
-    /// Takes one message out of a proxy's hands: a request gets an error, a notification goes on.
+    /// Takes one message out of a proxy's hands: a request gets an error, a notification goes on, unless the proxy protects.
     pub(super) fn give_up_ticket(&mut self, index: usize, ticket: Ticket, error: &Text) {
         let owned = self.proxies[index].tickets.get(&ticket);
         if let Some(OwnedWhat::Request(call)) = owned.map(|owned| &owned.what) {
@@ -95,6 +98,9 @@ impl Router {
         } else if let Some(owned) = self.take_ticket(index, ticket)
             && let OwnedWhat::Notification { method, params, lane } = owned.what
         {
+            if self.proxies[index].on_failure == OnFailure::Closed {
+                return self.count_shut_out(index, &method);
+            }
             let direction = owned.direction;
             let body = Body::Notification { method, params };
             self.travel(Parcel::new(direction, lane, body, Position::Proxy(index)));
@@ -148,20 +154,58 @@ impl Router {
         self.end_holds(index, inbound.ticket, holds);
     }
 
+    /// A message that a failed proxy has not touched ends with it, since the proxy protects.
+    fn keep_out(&mut self, index: usize, inbound: Inbound, error: &Text) {
+        match inbound.what {
+            What::Request { method, .. } => {
+                self.count_shut_out(index, &method);
+                self.give_up_ticket(index, inbound.ticket, error);
+            }
+            What::Notification { .. } => self.give_up_ticket(index, inbound.ticket, error),
+            What::Response { hold, .. } => self.end_holds(index, inbound.ticket, hold.into_iter().collect()),
+            What::Copy(_) | What::Replay { .. } => {}
+        }
+    }
+
+    /// A message comes to a proxy that rests and lets nothing past it.
+    pub(super) fn shut_out(&mut self, index: usize, parcel: Parcel) {
+        let name = self.proxies[index].name.clone();
+        self.count_shut_out(index, parcel.method());
+        if let Body::Request { call, .. } = parcel.body {
+            let reason = format!(
+                "proxy `{name}` has failed too often and is off; nothing passes that it protects. It is tried again within {} \
+                 seconds; `on-failure = \"bypass\"` in consort.toml would let messages go past it",
+                COOL_DOWN.as_secs()
+            );
+            let data = serde_json::json!({ "proxy": &*name });
+            let error = error_text(-32603, &reason, Some(data));
+            self.respond(call, Err(error), Position::Proxy(index));
+        }
+    }
+
+    fn count_shut_out(&mut self, index: usize, method: &str) {
+        let proxy = &mut self.proxies[index];
+        proxy.shut_out += 1;
+        let method = crate::log::printable(method);
+        tracing::warn!(
+            "proxy `{}` has failed, so `{method}` was kept from going past it",
+            proxy.name
+        );
+    }
+
     fn restart(&mut self, index: usize) {
         let proxy = &mut self.proxies[index];
         let after = proxy.restarts.next_wait(Instant::now());
-        proxy.status = if after.is_zero() {
-            Status::Restarting
-        } else {
-            Status::Off
-        };
+        // What waits for one that protects may wait a little longer, but not for as long as it rests.
+        let waits = after.is_zero() || (proxy.on_failure == OnFailure::Closed && after < COOL_DOWN);
+        proxy.status = if waits { Status::Restarting } else { Status::Off };
         if after == COOL_DOWN {
             let rest = COOL_DOWN.as_secs();
-            tracing::error!(
-                "proxy `{}` failed too often: traffic goes past it for {rest} seconds",
-                proxy.name
-            );
+            let what = match proxy.on_failure {
+                OnFailure::Bypass => "traffic goes past it",
+                OnFailure::Closed => "nothing goes past it",
+            };
+            tracing::error!("proxy `{}` failed too often: {what} for {rest} seconds", proxy.name);
         }
         self.effects.push_back(Effect::Restart { proxy: index, after });
     }

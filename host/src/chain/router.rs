@@ -6,7 +6,7 @@ use super::parcel::{Body, Call, CallId, Direction, Edge, Lane, Parcel, Position,
 use super::proxy::{Hold, ProxyState, Status};
 use super::sessions::Sessions;
 use crate::log::ProxyLog;
-use crate::message::{Outcome, Registration};
+use crate::message::{OnFailure, Outcome, Registration};
 use crate::tap::OptionalTap;
 use crate::wire::envelope::{Id, Incoming};
 use crate::wire::output::Output;
@@ -73,6 +73,8 @@ pub struct ProxySetup {
     pub log: ProxyLog,
     /// What it said of itself.
     pub registration: Registration,
+    /// What becomes of its messages when it fails.
+    pub on_failure: OnFailure,
 }
 
 /// One end of the chain.
@@ -150,10 +152,7 @@ pub(super) enum Gate {
 impl Router {
     /// A chain of these proxies, client side first.
     pub fn new(role: Role, proxies: Vec<ProxySetup>, tap: OptionalTap) -> Self {
-        let proxies: Vec<_> = proxies
-            .into_iter()
-            .map(|setup| ProxyState::new(setup.name, setup.log, &setup.registration))
-            .collect();
+        let proxies: Vec<_> = proxies.into_iter().map(ProxyState::new).collect();
         Self {
             role,
             dialect: Dialect::Plain,

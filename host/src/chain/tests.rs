@@ -1,5 +1,6 @@
 //! The chain by itself, one rule a test.
 
+mod closed;
 mod mcp;
 mod versions;
 mod waiting;

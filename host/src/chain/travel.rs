@@ -103,9 +103,13 @@ impl Router {
         match self.wants(index, &parcel) {
             Some(How::Intercept) => {
                 self.show(&parcel, place);
-                self.deliver(index, parcel);
+                match self.proxies[index].is_shut() {
+                    true => self.shut_out(index, parcel),
+                    false => self.deliver(index, parcel),
+                }
                 None
             }
+            Some(How::Observe) if self.proxies[index].is_shut() => Some(parcel),
             Some(How::Observe) => {
                 self.copy(index, &parcel);
                 Some(parcel)

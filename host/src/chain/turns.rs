@@ -20,7 +20,7 @@ impl Router {
     /// What a proxy is to do with a message that comes by.
     pub(super) fn wants(&self, index: usize, parcel: &Parcel) -> Option<How> {
         let proxy = &self.proxies[index];
-        if proxy.status == Status::Off {
+        if proxy.status == Status::Off && !proxy.is_shut() {
             return None;
         }
         let method = parcel.method();

@@ -3,6 +3,7 @@
 use crate::agent::AgentCommand;
 use crate::config::{self, Configuration};
 use crate::connection::{ConnectionOptions, DEFAULT_MAX_LINE, ProxyOptions};
+use crate::message::OnFailure;
 use crate::tap::OptionalTap;
 use crate::trace::Trace;
 use anyhow::{Context, bail};
@@ -38,6 +39,9 @@ pub(super) struct ChainArguments {
     /// GROUP/NAME
     #[arg(long = "proxy-config", value_name = "NAME=JSON|NAME=@FILE")]
     configurations: Vec<String>,
+    /// What becomes of a proxy's messages when it fails: they go past it [default], or nothing does
+    #[arg(long = "on-failure", value_name = "NAME=bypass|closed")]
+    failures: Vec<String>,
     /// The configuration file [default: ~/.config/consort/consort.toml, if it is there]
     #[arg(long, value_name = "FILE", value_parser = path(), value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
@@ -78,6 +82,11 @@ impl ChainArguments {
         };
         for option in &self.configurations {
             configure(&mut proxies, option)?;
+        }
+        for option in &self.failures {
+            let (proxy, value) = proxy_of(&mut proxies, "--on-failure", "NAME=bypass or NAME=closed", option)?;
+            proxy.on_failure = config::on_failure(value)
+                .with_context(|| format!("--on-failure wants NAME=bypass or NAME=closed, not {option:?}"))?;
         }
         let grace = self.grace.or(configuration.grace_seconds).unwrap_or(DEFAULT_GRACE);
         Ok(Chain {
@@ -123,6 +132,7 @@ impl ChainArguments {
                 file,
                 configuration: config::NO_CONFIGURATION.to_owned(),
                 memory: config::DEFAULT_MEMORY,
+                on_failure: OnFailure::default(),
             });
         }
         for name in &self.groups {
@@ -188,26 +198,30 @@ fn components_of(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// The proxy that an option of the form `NAME=VALUE` is about, and the value.
+fn proxy_of<'a, 'b>(
+    proxies: &'a mut [ProxyOptions],
+    option: &str,
+    form: &str,
+    argument: &'b str,
+) -> anyhow::Result<(&'a mut ProxyOptions, &'b str)> {
+    let Some((name, value)) = argument.split_once('=') else {
+        bail!("{option} wants {form}, not {argument:?}");
+    };
+    let known: Vec<&str> = proxies.iter().map(|proxy| proxy.name.as_str()).collect();
+    let known = match known.as_slice() {
+        [] => "none".to_owned(),
+        known => known.join(", "),
+    };
+    match proxies.iter_mut().find(|proxy| proxy.name == name) {
+        Some(proxy) => Ok((proxy, value)),
+        None => bail!("{option}: no proxy is named {name:?}; there are {known}"),
+    }
+}
+
 fn configure(proxies: &mut [ProxyOptions], option: &str) -> anyhow::Result<()> {
-    let Some((name, value)) = option.split_once('=') else {
-        bail!("--proxy-config wants NAME=JSON or NAME=@FILE, not {option:?}");
-    };
-    let Some(proxy) = proxies.iter_mut().find(|proxy| proxy.name == name) else {
-        bail!(
-            "--proxy-config: no proxy is named {name:?}; there {}",
-            match proxies {
-                [] => "are none".to_owned(),
-                _ => format!(
-                    "are {}",
-                    proxies
-                        .iter()
-                        .map(|proxy| proxy.name.as_str())
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                ),
-            }
-        );
-    };
+    let (proxy, value) = proxy_of(proxies, "--proxy-config", "NAME=JSON or NAME=@FILE", option)?;
+    let name = proxy.name.clone();
     let text = match value.strip_prefix('@') {
         Some(file) => fs::read_to_string(config::expand_home(file.into()))
             .with_context(|| format!("cannot read the configuration of proxy {name:?}, {file}"))?,
@@ -230,6 +244,7 @@ mod tests {
             file: "redact.wasm".into(),
             configuration: config::NO_CONFIGURATION.into(),
             memory: config::DEFAULT_MEMORY,
+            on_failure: OnFailure::default(),
         }];
         configure(&mut proxies, r#"redact= {"a": 1.10} "#).unwrap();
         assert_eq!(proxies[0].configuration, r#"{"a": 1.10}"#);

@@ -1,10 +1,12 @@
 //! The sections of `consort.toml` and what may stand in each.
 
 use super::groups::Groups;
+use super::on_failure;
 use super::reader::{Item, Reader, Table};
 use super::{Configuration, DEFAULT_MEMORY, LINES, MEMORY, NO_CONFIGURATION, is_name, name_of};
 use crate::agent::AgentCommand;
 use crate::connection::ProxyOptions;
+use crate::message::OnFailure;
 use serde_json::Value;
 use std::ffi::OsString;
 
@@ -84,7 +86,7 @@ impl Reader<'_> {
         self.only(
             table,
             &format!("[[{place}]]"),
-            &["name", "file", "config", "memory", "group"],
+            &["name", "file", "config", "memory", "on-failure", "group"],
         )?;
         let file = table
             .get("file")
@@ -118,11 +120,17 @@ impl Reader<'_> {
             None => DEFAULT_MEMORY,
             Some(item) => self.size(item, "memory", MEMORY)?,
         };
+        let on_failure = match table.get("on-failure") {
+            None => OnFailure::default(),
+            Some(item) => on_failure(self.string(item, "on-failure")?)
+                .ok_or_else(|| self.wrong(item.span(), "`on-failure` must be \"bypass\" or \"closed\""))?,
+        };
         Ok(ProxyOptions {
             name,
             file,
             configuration,
             memory,
+            on_failure,
         })
     }
 }

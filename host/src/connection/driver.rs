@@ -123,12 +123,14 @@ impl Driver {
             configuration,
             instance,
             registration,
+            on_failure,
         } in started
         {
             setups.push(ProxySetup {
                 name: loaded.name.clone(),
                 log: loaded.log().clone(),
                 registration,
+                on_failure,
             });
             slots.push(Slot {
                 loaded,

@@ -2,7 +2,7 @@
 
 use super::{ConnectionOptions, ProxyOptions};
 use crate::fault::{Class, Fault, Phase};
-use crate::message::Registration;
+use crate::message::{OnFailure, Registration};
 use crate::sandbox::{Instance, Loaded, Prepared, ProxyLimits, Sandbox};
 use crate::wire::text::Text;
 use anyhow::Context as _;
@@ -20,6 +20,7 @@ pub(super) struct Started {
     pub(super) configuration: Text,
     pub(super) instance: Instance,
     pub(super) registration: Registration,
+    pub(super) on_failure: OnFailure,
 }
 
 /// Loads and starts all proxies.
@@ -111,6 +112,7 @@ async fn start(
         configuration,
         instance,
         registration,
+        on_failure: proxy.on_failure,
     })
 }
 

@@ -29,6 +29,7 @@ fn the_version_offered_is_the_least_that_intercepting_proxies_understand() {
                 interests,
                 protocol_version,
             },
+            on_failure: Default::default(),
         });
         let mut bench = Bench {
             router: Router::new(Role::Agent, setups.collect(), None),
@@ -46,6 +47,7 @@ fn a_proxy_cannot_change_the_protocol_version() {
         name: "p".into(),
         log: ProxyLog::new("p".into()),
         registration: registered(everything()),
+        on_failure: Default::default(),
     };
     let mut bench = Bench {
         router: Router::new(Role::Agent, vec![setup], None),
