@@ -361,7 +361,7 @@ impl Driver {
     fn client_line(&mut self, line: Line) {
         match parsed(line, self.options.max_line) {
             Ok(message) => self.router.from_client(message),
-            Err(refused) => self.router.client_malformed(&refused.malformed, &refused.skim),
+            Err(refused) => self.router.client_malformed(&refused.malformed, &refused.skims),
         }
     }
 
