@@ -366,3 +366,54 @@ fn a_line_of_a_log_that_has_an_id_is_no_answer() {
     agent.answer(&asked, &serde_json::json!({"stopReason": "end_turn"}));
     assert_eq!(client.expect()["result"]["stopReason"], "end_turn");
 }
+
+#[test]
+fn an_answer_in_an_odd_shape_never_leaves_its_request_open() {
+    let listener = AgentListener::new();
+    let mut client = Client::in_front_of(&listener, &NONE);
+    let mut agent = begin(&mut client, &listener);
+    for shape in [
+        r#"{"jsonrpc":"2.0","id":ID}"#,
+        r#"[{"jsonrpc":"2.0","id":ID,"result":1}]"#,
+        r#"Loading...{"jsonrpc":"2.0","id":ID,"result":1}"#,
+    ] {
+        client.send_json(&prompt(1, "go"));
+        let asked = agent.expect();
+        agent.send(&shape.replace("ID", &asked["id"].to_string()));
+        let answer = client.expect();
+        assert_eq!(
+            (&answer["id"], &answer["error"]["code"]),
+            (&1.into(), &(-32603).into()),
+            "{shape}"
+        );
+    }
+    client.send_json(&prompt(1, "go"));
+    let asked = agent.expect();
+    agent.send(&format!(
+        "\u{feff}{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":1}}",
+        asked["id"]
+    ));
+    assert_eq!(client.expect()["result"], 1, "a byte order mark is no fault");
+}
+
+#[test]
+fn too_many_requests_without_an_answer_are_refused_and_room_comes_with_answers() {
+    let listener = AgentListener::new();
+    let mut client = Client::in_front_of(&listener, &NONE);
+    let mut agent = begin(&mut client, &listener);
+    let mut asked = Vec::new();
+    for number in 0..16_384 {
+        client.send(&format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"x"}}"#));
+        asked.push(agent.expect());
+    }
+    client.send(r#"{"jsonrpc":"2.0","id":"more","method":"x"}"#);
+    let refused = client.expect();
+    assert_eq!(
+        (&refused["id"], &refused["error"]["code"]),
+        (&"more".into(), &(-32603).into())
+    );
+    agent.answer(&asked[0], &serde_json::json!({}));
+    assert_eq!(client.expect()["id"], 0);
+    client.send(r#"{"jsonrpc":"2.0","id":"more","method":"x"}"#);
+    agent.expect();
+}

@@ -39,6 +39,18 @@ fn status(pid: u32, name: &str) -> u64 {
     figure.parse().expect("it is a number")
 }
 
+/// Panics, and ends the process before, since whoever writes to it waits for ever otherwise.
+fn complain(pid: u32, complaint: &str) -> ! {
+    kill(pid);
+    panic!("{complaint}");
+}
+
+fn kill(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    // It may have ended.
+    let _ = rustix::process::kill_process(pid.expect("it is a process id"), rustix::process::Signal::KILL);
+}
+
 /// What the process takes now; its peak counts from here.
 fn begin_to_measure(pid: u32) -> u64 {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("the peak can be set back");
@@ -96,8 +108,12 @@ fn a_client_that_does_not_read(chain: &Chain) {
         thread::sleep(STALL);
         let stalled_at = said.load(Ordering::Relaxed);
         let peak = status(pid, "VmHWM:");
-        assert!(stalled_at < UPDATES, "{}: the agent was never stopped", chain.name);
-        assert!(peak < MOST, "{}: {peak} KiB, {before} KiB before", chain.name);
+        if stalled_at >= UPDATES {
+            complain(pid, &format!("{}: the agent was never stopped", chain.name));
+        }
+        if peak >= MOST {
+            complain(pid, &format!("{}: {peak} KiB, {before} KiB before", chain.name));
+        }
         for number in 0..UPDATES {
             let line = client.expect_line();
             assert!(
@@ -149,8 +165,12 @@ fn an_agent_that_does_not_read(chain: &Chain) {
         thread::sleep(STALL);
         let stalled_at = said.load(Ordering::Relaxed);
         let peak = status(pid, "VmHWM:");
-        assert!(stalled_at < UPDATES, "{}: the client was never stopped", chain.name);
-        assert!(peak < MOST, "{}: {peak} KiB, {before} KiB before", chain.name);
+        if stalled_at >= UPDATES {
+            complain(pid, &format!("{}: the client was never stopped", chain.name));
+        }
+        if peak >= MOST {
+            complain(pid, &format!("{}: {peak} KiB, {before} KiB before", chain.name));
+        }
         for number in 0..UPDATES {
             let line = agent.expect_line();
             assert!(
@@ -389,11 +409,7 @@ fn refused_without_end(pid: u32, mut write: impl FnMut(&[u8]) + Send) -> u64 {
         }
         let most = status(pid, "VmHWM:");
         // Ends the writer, who waits for ever otherwise.
-        rustix::process::kill_process(
-            rustix::process::Pid::from_raw(i32::try_from(pid).expect("a process id")).expect("not zero"),
-            rustix::process::Signal::KILL,
-        )
-        .expect("the process is there");
+        kill(pid);
         most
     })
 }

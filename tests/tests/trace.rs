@@ -237,3 +237,53 @@ fn a_message_that_is_too_long_to_be_shown_is_there_with_its_session_and_size() {
     }
     assert!(!events.iter().any(|event| event["method"] == "consort/dropped"));
 }
+
+#[test]
+fn standard_output_is_no_place_for_it() {
+    let outcome = consort_tests::command::run_with_input(
+        &["run", "--trace", "/dev/stdout", "--", "true"],
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":1}}\n",
+    );
+    assert_eq!(outcome.status, Some(1), "{outcome:?}");
+    assert!(outcome.error.contains("carries the protocol"), "{outcome:?}");
+    let answer: Value = serde_json::from_str(&outcome.output).expect("one line and nothing else");
+    assert_eq!(answer["id"], 1);
+}
+
+/// Each response in a trace has its request on the same hop before it.
+fn assert_pairs(events: &[Value]) {
+    for (at, event) in events
+        .iter()
+        .enumerate()
+        .filter(|(_, event)| event["type"] == "response")
+    {
+        let request = events[..at]
+            .iter()
+            .any(|other| other["type"] == "request" && other["id"] == event["id"] && other["to"] == event["from"]);
+        assert!(request, "answers nothing: {event}\n{events:#?}");
+    }
+}
+
+#[test]
+fn what_is_cancelled_in_a_queue_or_goes_past_a_failed_proxy_keeps_its_pairs() {
+    let directory = Directory::new();
+    let slow = json!({"milliseconds": 3_600_000, "methods": ["session/prompt"]});
+    let trap = json!({"on": "x/bad", "source": "client", "when": "handler"});
+    let (mut client, mut agent) = start(&directory, &[("slow", slow), ("trap", trap)]);
+    client.send_json(&prompt(1, "held"));
+    client.send_json(&prompt(2, "behind it"));
+    client.send_json(&notification("$/cancel_request", &json!({"requestId": 2})));
+    assert_eq!(client.expect()["id"], 2);
+    client.send_json(&request(3, "x/bad", &json!({})));
+    let asked = agent.expect();
+    agent.answer(&asked, &json!({}));
+    assert_eq!(client.expect()["id"], 3);
+    client.send_json(&notification("$/cancel_request", &json!({"requestId": 1})));
+    assert_eq!(client.expect()["id"], 1);
+    let events = events(&directory, client);
+    assert_pairs(&events);
+    assert_eq!(
+        way(&events, "x/bad"),
+        ["Client → Proxy(1)", "Client → Agent", "Agent → Client (answer)"]
+    );
+}

@@ -51,9 +51,11 @@ impl Router {
             return;
         }
         let children = record.children.clone();
-        self.show_cancel(call);
-        let Some(record) = self.calls.get(&call) else { return };
-        match record.responder {
+        let (responder, direction) = (record.responder, record.direction);
+        if !matches!(responder, Responder::KeptBack(_)) {
+            self.show_cancel(call);
+        }
+        match responder {
             Responder::Edge(edge) => {
                 let params = Text::of(&serde_json::json!({ "requestId": call }));
                 if self.ends[edge.index()].gone.is_none() {
@@ -61,7 +63,7 @@ impl Router {
                 }
             }
             Responder::Proxy(index, ticket) => {
-                let source = record.direction.source();
+                let source = direction.source();
                 if !self.is_passed_on(&children) {
                     let params = Text::of(&serde_json::json!({ "requestId": ticket }));
                     self.tell(index, source, cancel_method(), Some(params));
@@ -87,10 +89,17 @@ impl Router {
     /// A request that nobody has seen yet is answered here.
     fn cancel_kept(&mut self, index: usize, call: CallId) {
         let wanted = |parcel: &Parcel| matches!(parcel.body, Body::Request { call: kept, .. } if kept == call);
+        let mut taken = None;
         for lanes in &mut self.proxies[index].lanes {
-            if lanes.take(wanted).is_some() {
+            if let Some(parcel) = lanes.take(wanted) {
+                taken = Some(parcel);
                 break;
             }
+        }
+        if let Some(parcel) = taken {
+            // Nobody has seen it, but its sender has sent it.
+            self.show(&parcel, Position::Proxy(index));
+            self.show_cancel(call);
         }
         let error = error_text(CANCELLED, "cancelled before anybody had seen it", None);
         self.respond(call, Err(error), Position::Proxy(index));

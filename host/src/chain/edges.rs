@@ -16,12 +16,16 @@ use std::time::Instant;
 /// What is said of a message with a key twice that the host goes by.
 pub(super) const AMBIGUOUS: &str = "a key that tells the session, its directory or the version is there twice";
 
+/// Requests of one peer without an answer: their records take memory whatever they ask. Editors have a handful, and agents one for
+/// each tool that runs; more than proxies may wait for themselves.
+const MAX_OPEN: usize = 16_384;
+
 /// Bytes of notifications that wait for the birth of their sessions. An agent announces its commands there, no more.
 const MAX_UNBORN: usize = 1024 * 1024;
 
 impl Router {
     /// A line from the client that is no message, and what can be made out of it.
-    pub fn client_malformed(&mut self, malformed: &Malformed, skim: &Skim) {
+    pub fn client_malformed(&mut self, malformed: &Malformed, skims: &[Skim]) {
         self.refuse(
             Edge::Client,
             malformed.id.clone(),
@@ -29,15 +33,19 @@ impl Router {
             malformed.code,
             &malformed.reason,
         );
-        self.unreadable_answer(None, skim, &malformed.reason);
+        for skim in skims {
+            self.unreadable_answer(None, skim, &malformed.reason);
+        }
     }
 
     /// A line from the agent that is no message, and what can be made out of it. Only what is clearly a request is answered.
-    pub fn agent_malformed(&mut self, malformed: &Malformed, skim: &Skim) {
+    pub fn agent_malformed(&mut self, malformed: &Malformed, skims: &[Skim]) {
         if malformed.id != Id::null() {
             self.refuse(Edge::Agent, malformed.id.clone(), "", malformed.code, &malformed.reason);
         }
-        self.unreadable_answer(Some(Edge::Agent), skim, &malformed.reason);
+        for skim in skims {
+            self.unreadable_answer(Some(Edge::Agent), skim, &malformed.reason);
+        }
     }
 
     /// A message from the client, or from the conductor whose proxy this is.
@@ -131,6 +139,13 @@ impl Router {
     pub(super) fn request_from(&mut self, edge: Edge, id: Id, method: Arc<str>, params: Option<Text>) {
         if self.is_ambiguous(&method, params.as_ref()) {
             return self.refuse(edge, id, &method, -32600, AMBIGUOUS);
+        }
+        if self.ends[edge.index()].open >= MAX_OPEN {
+            let reason = format!(
+                "{MAX_OPEN} requests of the {} have no answer yet, which is the most",
+                edge.name()
+            );
+            return self.refuse(edge, id, &method, -32603, &reason);
         }
         let direction = edge.inward();
         let lane = self.lane_of(&method, params.as_ref());

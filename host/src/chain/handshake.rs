@@ -30,7 +30,7 @@ impl Router {
                 id,
                 "initialize",
                 -32602,
-                "the params have no `protocolVersion` that is a number",
+                "the params have no `protocolVersion` that is a whole number",
             );
         };
         let offered = self

@@ -134,10 +134,15 @@ impl Router {
                     && !record.answered
                 {
                     record.responder = Responder::Nobody;
+                    let from = match record.requester {
+                        Requester::Edge(edge, _) => Position::Edge(edge),
+                        Requester::Proxy { index, .. } => Position::Proxy(index),
+                        Requester::Nobody => Position::Proxy(index),
+                    };
                     let cancelled = std::mem::take(&mut record.cancelled);
                     let lane = self.lane_of(&method, params.as_ref());
                     let body = Body::Request { call, method, params };
-                    self.travel(Parcel::new(direction, lane, body, Position::Proxy(index)));
+                    self.travel_past(Parcel::new(direction, lane, body, from), Position::Proxy(index));
                     if cancelled {
                         self.cancel(call);
                     }

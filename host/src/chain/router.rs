@@ -357,6 +357,7 @@ impl Router {
         let wanted = !matches!(record.requester, Requester::Nobody);
         if !wanted {
             self.calls.remove(&call);
+            self.show_for_nobody(call, &outcome, from);
         }
         for child in children {
             self.cancel(child);

@@ -14,7 +14,8 @@ impl Router {
         self.travel_past(parcel, from);
     }
 
-    fn travel_past(&mut self, mut parcel: Parcel, last: Position) {
+    /// The same from behind a place that has seen it.
+    pub(super) fn travel_past(&mut self, mut parcel: Parcel, last: Position) {
         let mut place = self.next_place(last, parcel.direction);
         loop {
             match place {

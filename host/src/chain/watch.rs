@@ -24,6 +24,20 @@ impl Router {
         });
     }
 
+    /// An answer comes that nobody waits for any more.
+    pub(super) fn show_for_nobody(&self, call: CallId, outcome: &Outcome, from: Position) {
+        let Some(tap) = &self.tap else { return };
+        let (kind, text) = answer(outcome);
+        tap.hop(&Hop {
+            from: from.into(),
+            to: Place::Host,
+            kind,
+            method: "",
+            id: Some(&call.to_string()),
+            text: Some(text),
+        });
+    }
+
     /// A request is given up on its hop.
     pub(super) fn show_cancel(&self, call: CallId) {
         let (Some(tap), Some(record)) = (&self.tap, self.calls.get(&call)) else {
@@ -37,7 +51,8 @@ impl Router {
         let to = match record.responder {
             Responder::Edge(edge) => Position::Edge(edge).into(),
             Responder::Proxy(index, _) => Place::Proxy(index),
-            Responder::KeptBack(_) | Responder::Nobody => return,
+            Responder::KeptBack(index) => Place::Proxy(index),
+            Responder::Nobody => return,
         };
         tap.hop(&Hop {
             from,

@@ -22,6 +22,9 @@ const WORKERS: usize = 2;
 /// How long whoever reads standard output may take for the end of it: at most 128 KiB.
 const LAST_WRITE: Duration = Duration::from_secs(10);
 
+/// The number of SIGXFSZ.
+const FILE_TOO_LARGE: i32 = rustix::process::Signal::XFSZ.as_raw();
+
 /// How long what is left in the background may take to stop once the command is done.
 pub(super) const SHUTDOWN: Duration = Duration::from_secs(1);
 
@@ -119,11 +122,16 @@ where
 
 /// The runtime that chains run in.
 pub(super) fn start_runtime() -> anyhow::Result<Runtime> {
-    runtime::Builder::new_multi_thread()
+    let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .enable_all()
         .build()
-        .context("cannot start the threads that a chain runs in")
+        .context("cannot start the threads that a chain runs in")?;
+    // Listened to once, it never ends the program: a trace that grows beyond a limit on files is an error to whoever writes it.
+    runtime
+        .block_on(async { signal(SignalKind::from_raw(FILE_TOO_LARGE)).map(drop) })
+        .context("cannot listen for signals")?;
+    Ok(runtime)
 }
 
 /// The exit status after a connection. What went wrong was logged when it happened.

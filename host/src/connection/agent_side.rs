@@ -55,12 +55,12 @@ impl Driver {
             Err(refused) => {
                 let Refused {
                     malformed,
-                    skim,
+                    skims,
                     quoted,
                 } = *refused;
                 let name = self.agent.as_ref().map_or("agent", |agent| agent.name());
                 tracing::warn!(target: "agent", "{name}: a line that is no message ({}): {quoted}", malformed.reason);
-                self.router.agent_malformed(&malformed, &skim);
+                self.router.agent_malformed(&malformed, &skims);
                 if self.junk.len() == KEPT_JUNK {
                     self.junk.remove(0);
                 }

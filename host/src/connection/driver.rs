@@ -64,7 +64,7 @@ pub(super) struct Driver {
     pub(super) client_lines: LineBuffer,
     pub(super) client_open: bool,
     pub(super) client_first: bool,
-    /// Since when the client is not read because the agent does not read.
+    /// Since when the client is not read because the agent reads nothing.
     pub(super) unread_since: Option<Instant>,
     pub(super) agent: Option<Agent>,
     pub(super) agent_lines: LineBuffer,
@@ -193,7 +193,10 @@ impl Driver {
                     self.router.client_output().clear();
                     break;
                 }
-                Woken::AgentWritten(Ok(count)) if count > 0 => self.router.agent_output().written(count),
+                Woken::AgentWritten(Ok(count)) if count > 0 => {
+                    self.unread_since = None;
+                    self.router.agent_output().written(count);
+                }
                 Woken::AgentWritten(_) => {
                     // It may have something left to say.
                     self.router.agent_output().clear();
@@ -360,7 +363,7 @@ impl Driver {
     fn client_line(&mut self, line: Line) {
         match parsed(line, self.options.max_line) {
             Ok(message) => self.router.from_client(message),
-            Err(refused) => self.router.client_malformed(&refused.malformed, &refused.skim),
+            Err(refused) => self.router.client_malformed(&refused.malformed, &refused.skims),
         }
     }
 

@@ -10,7 +10,7 @@ const MAX_TO_CLIENT: usize = 1024 * 1024;
 
 /// Bytes that may wait for the agent before the client is not read any more. More than the other way, since a client that is
 /// not read cannot tell that it has gone.
-const MAX_TO_AGENT: usize = 16 * 1024 * 1024;
+const MAX_TO_AGENT: usize = 8 * 1024 * 1024;
 
 /// Bytes of answers that may wait for whoever sends requests and does not read. On top of what others have for it, since reading
 /// has to go on for them.

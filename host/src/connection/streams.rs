@@ -16,7 +16,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 pub(super) struct Refused {
     pub(super) malformed: Malformed,
     /// What can be made out of it all the same.
-    pub(super) skim: Skim,
+    pub(super) skims: Vec<Skim>,
     /// Its beginning, for a person.
     pub(super) quoted: String,
 }
@@ -27,7 +27,7 @@ pub(super) fn parsed(line: Line, cap: usize) -> Result<envelope::Incoming, Box<R
         Line::Whole(bytes) => envelope::parse(&bytes).map_err(|malformed| {
             Box::new(Refused {
                 malformed,
-                skim: Skim::of(&bytes),
+                skims: Skim::all_of(&bytes),
                 quoted: quote(&bytes),
             })
         }),
@@ -44,7 +44,7 @@ pub(super) fn parsed(line: Line, cap: usize) -> Result<envelope::Incoming, Box<R
             Err(Box::new(Refused {
                 malformed,
                 quoted: quote(&skipped.beginning),
-                skim: skipped.skim,
+                skims: vec![skipped.skim],
             }))
         }
     }

@@ -1,6 +1,6 @@
 //! The file of a trace: bounded, with the newest lines kept.
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -30,6 +30,11 @@ impl TraceFile {
 
     fn with(path: &Path, most: u64) -> io::Result<Self> {
         let (file, plain) = open(path)?;
+        if is_standard_output(&file) {
+            return Err(io::Error::other(
+                "it is standard output, which carries the protocol; name another file",
+            ));
+        }
         let old = old(path);
         if plain && old.symlink_metadata().is_ok_and(|old| old.is_file()) {
             std::fs::remove_file(&old)
@@ -60,6 +65,15 @@ impl TraceFile {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
+}
+
+/// Whether a file is what standard output is, by this name or another. Devices may be shared.
+fn is_standard_output(file: &File) -> bool {
+    let (Ok(file), Ok(output)) = (rustix::fs::fstat(file), rustix::fs::fstat(io::stdout())) else {
+        return false;
+    };
+    let device = FileType::from_raw_mode(file.st_mode) == FileType::CharacterDevice;
+    !device && (file.st_dev, file.st_ino) == (output.st_dev, output.st_ino)
 }
 
 /// Where a file goes that is full.

@@ -211,6 +211,8 @@ pub fn unwrap(params: &Text) -> Result<(Arc<str>, Option<Text>), (i64, String)> 
 }
 
 fn read(text: &str) -> Result<Raw<'_>, Malformed> {
+    // Some runtimes begin what they write with a byte order mark.
+    let text = text.trim_start_matches('\u{feff}');
     let trimmed = text.trim_start_matches([' ', '\t', '\r', '\n']);
     if trimmed.starts_with('{') {
         match serde_json::from_str(trimmed) {

@@ -3,6 +3,7 @@
 //! judge: what it looks at may be no JSON at all.
 
 use super::envelope::Id;
+use serde_json::value::RawValue;
 
 /// Bytes of a key or a value that are remembered. Longer ids are nobody's.
 const REMEMBERED: usize = 1024;
@@ -36,7 +37,8 @@ pub struct Skim {
     /// There are several ids: none of them counts.
     ambiguous: bool,
     method: bool,
-    outcome: bool,
+    /// There is what only a message has: an outcome, or the version of JSON-RPC.
+    message: bool,
 }
 
 impl Skim {
@@ -45,6 +47,17 @@ impl Skim {
         let mut skim = Self::default();
         skim.feed(line);
         skim
+    }
+
+    /// Looks at all of a refused line: at each part of a batch, and at what stands behind a word on the same line.
+    pub fn all_of(line: &[u8]) -> Vec<Self> {
+        if line.trim_ascii_start().starts_with(b"[")
+            && let Ok(parts) = serde_json::from_slice::<Vec<&RawValue>>(line)
+        {
+            return parts.into_iter().map(|part| Self::of(part.get().as_bytes())).collect();
+        }
+        let begin = memchr::memchr(b'{', line).unwrap_or(0);
+        vec![Self::of(&line[begin..])]
     }
 
     /// Goes on with the next bytes.
@@ -78,7 +91,7 @@ impl Skim {
         let id = std::str::from_utf8(self.id.as_ref()?).ok()?;
         // Some peers keep numbers as floating point.
         let id = id.strip_suffix(".0").unwrap_or(id);
-        (self.outcome && !self.method && !self.ambiguous).then(|| id.parse().ok())?
+        (self.message && !self.method && !self.ambiguous).then(|| id.parse().ok())?
     }
 
     fn next(&mut self, byte: u8) {
@@ -114,7 +127,7 @@ impl Skim {
                 self.key = self.token.take().unwrap_or_default();
                 match self.key.as_slice() {
                     b"\"method\"" => self.method = true,
-                    b"\"result\"" | b"\"error\"" => self.outcome = true,
+                    b"\"result\"" | b"\"error\"" | b"\"jsonrpc\"" => self.message = true,
                     _ => {}
                 }
                 self.begin(Place::Value);
@@ -164,10 +177,23 @@ mod tests {
         assert_eq!(answered(br#"{"params":7,"method":"x","id":5}"#), None);
         assert_eq!(answered(br#"{"level":30,"id":5,"msg":"a line of a log"}"#), None);
         assert_eq!(answered(br#"{"id":5,"id":6,"result":{}}"#), None);
+        assert_eq!(answered(br#"{"jsonrpc":"2.0","id":5}"#), Some(5));
         assert_eq!(answered(b"a banner with {\"id\":5}"), None);
         assert_eq!(answered(br#"[{"id":5}]"#), None);
         assert_eq!(answered(b"{}"), None);
         assert_eq!(answered(b""), None);
+    }
+
+    #[test]
+    fn answers_are_found_in_batches_and_behind_words() {
+        let answered = |line: &[u8]| Skim::all_of(line).iter().filter_map(Skim::answered).collect::<Vec<_>>();
+        assert_eq!(
+            answered(br#" [{"id":1,"result":2},{"id":3,"method":"x"},4,{"error":{},"id":5}]"#),
+            [1, 5]
+        );
+        assert_eq!(answered(br#"Loading...{"jsonrpc":"2.0","id":7,"result":1}"#), [7]);
+        assert_eq!(answered(b"[{\"id\":1,\"result\":2},"), [1]);
+        assert_eq!(answered(b"a banner"), [0_u64; 0]);
     }
 
     #[test]
