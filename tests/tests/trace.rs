@@ -156,7 +156,7 @@ fn services_and_cancels_are_there_too() {
 #[test]
 fn credentials_are_masked_and_only_the_user_can_read_it() {
     let directory = Directory::new();
-    let file = directory.file("t.jsons", "of an earlier run");
+    let file = directory.file("t.jsons", "{\"type\":\"notification\",\"of\":\"an earlier run\"}\n");
     std::fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("it is the user's");
     let (mut client, mut agent) = start(&directory, &[]);
     let servers = json!([
@@ -286,4 +286,23 @@ fn what_is_cancelled_in_a_queue_or_goes_past_a_failed_proxy_keeps_its_pairs() {
         way(&events, "x/bad"),
         ["Client → Proxy(1)", "Client → Agent", "Agent → Client (answer)"]
     );
+}
+
+#[test]
+fn a_file_that_is_no_trace_is_left_alone() {
+    let directory = Directory::new();
+    let file = directory.file("notes.txt", "keep me");
+    let arguments = [
+        "run".into(),
+        "--trace".into(),
+        file.clone().into_os_string(),
+        "--".into(),
+        "true".into(),
+    ];
+    let outcome = consort_tests::command::run_with_input(
+        &arguments,
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":1}}\n",
+    );
+    assert!(outcome.error.contains("is no trace"), "{outcome:?}");
+    assert_eq!(std::fs::read_to_string(file).expect("it is there"), "keep me");
 }

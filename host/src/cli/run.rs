@@ -38,7 +38,7 @@ On a terminal (standard input and output both), this speaks no ACP: it becomes t
 that were given, in the whole environment of the caller and without proxies. That is what editors do for a login. \
 Arguments alone, such as `run -- --login`, are added to those of the configured agent.
 
-The agent inherits PATH, HOME, language, network and runtime settings, and the variables of known agents that its
+The agent inherits PATH, HOME, language, network and runtime settings, and the variables of known agents that its \
 command line names (ANTHROPIC_* for claude, and so on). --env passes on or sets others.
 
 What keeps the chain from being set up is told on standard error and, through pipes, also as the answer to `initialize`.

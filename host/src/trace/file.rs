@@ -3,7 +3,7 @@
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -29,6 +29,11 @@ impl TraceFile {
     }
 
     fn with(path: &Path, most: u64) -> io::Result<Self> {
+        if !may_be_replaced(path) {
+            return Err(io::Error::other(
+                "it is there already and is no trace; name another file, or remove it",
+            ));
+        }
         let (file, plain) = open(path)?;
         if is_standard_output(&file) {
             return Err(io::Error::other(
@@ -36,7 +41,7 @@ impl TraceFile {
             ));
         }
         let old = old(path);
-        if plain && old.symlink_metadata().is_ok_and(|old| old.is_file()) {
+        if plain && may_be_replaced(&old) && old.symlink_metadata().is_ok_and(|old| old.is_file()) {
             std::fs::remove_file(&old)
                 .map_err(|error| because(&error, &format!("{} cannot be removed", old.display())))?;
         }
@@ -65,6 +70,17 @@ impl TraceFile {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
+}
+
+/// Whether a file is a trace, empty, not there, or no plain file.
+fn may_be_replaced(path: &Path) -> bool {
+    const BEGINNING: &[u8] = b"{\"type\":\"";
+    if !path.is_file() {
+        return true;
+    }
+    let mut beginning = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(BEGINNING.len() as u64).read_to_end(&mut beginning));
+    read.is_ok() && (beginning.is_empty() || beginning == BEGINNING)
 }
 
 /// Whether a file is what standard output is, by this name or another. Devices may be shared.
@@ -146,7 +162,7 @@ mod tests {
         let folder = folder("earlier");
         let path = folder.join("t");
         for name in ["t", "t.1"] {
-            std::fs::write(folder.join(name), "earlier").unwrap();
+            std::fs::write(folder.join(name), "{\"type\":\"request\",\"of\":\"earlier\"}").unwrap();
             std::fs::set_permissions(folder.join(name), Permissions::from_mode(0o644)).unwrap();
         }
         TraceFile::create(&path).unwrap();
