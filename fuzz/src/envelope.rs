@@ -65,6 +65,13 @@ fn skim(line: &[u8], cuts: &[u8]) {
     }
     pieces.feed(rest);
     assert_eq!((pieces.asked(), pieces.answered()), found, "{line:?} in {cuts:?}");
+    if line.first() == Some(&b'{') {
+        let all: Vec<_> = Skim::all_of(line)
+            .iter()
+            .map(|skim| (skim.asked(), skim.answered()))
+            .collect();
+        assert_eq!(all, [found], "{line:?}");
+    }
 
     let Some(text) = std::str::from_utf8(line).ok().filter(|text| tree::is_json(text)) else {
         return;
@@ -87,7 +94,11 @@ fn skim(line: &[u8], cuts: &[u8]) {
     let id = Some(*id).filter(|id| !id.starts_with(['{', '[']));
     let asked = id.filter(|_| calls).and_then(Id::parse);
     let number = |id: &str| id.strip_suffix(".0").unwrap_or(id).parse().ok();
-    let answered = id.filter(|_| !calls).and_then(number);
+    // A line of a log may have an id as well.
+    let message = ["\"result\"", "\"error\"", "\"jsonrpc\""]
+        .iter()
+        .any(|key| !raw(key).is_empty());
+    let answered = id.filter(|_| message && !calls).and_then(number);
     assert_eq!(found, (asked, answered), "{text}");
 }
 
