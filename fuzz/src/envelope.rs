@@ -70,7 +70,7 @@ fn skim(line: &[u8], cuts: &[u8]) {
             .iter()
             .map(|skim| (skim.asked(), skim.answered()))
             .collect();
-        assert_eq!(all, [found.clone()], "{line:?}");
+        assert_eq!(all, std::slice::from_ref(&found), "{line:?}");
     }
 
     let Some(text) = std::str::from_utf8(line).ok().filter(|text| tree::is_json(text)) else {
