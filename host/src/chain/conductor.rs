@@ -149,7 +149,7 @@ impl Router {
     }
 
     /// Where an end's lines are written to.
-    fn line(&mut self, edge: Edge) -> &mut Output {
+    pub(super) fn line(&mut self, edge: Edge) -> &mut Output {
         match self.role {
             Role::Agent => &mut self.ends[edge.index()].output,
             Role::Proxy => &mut self.ends[Edge::Client.index()].output,

@@ -133,7 +133,10 @@ impl Router {
     /// Consort's own answer to a request that was not taken in.
     pub(super) fn answer_at(&mut self, edge: Edge, id: &Id, method: &str, outcome: &Outcome) {
         self.show_refused(edge, method, outcome);
+        let before = self.line(edge).waiting();
         self.write_response(edge, id, outcome);
+        let queued = self.line(edge).waiting() - before;
+        self.ends[edge.index()].refused_bytes += queued;
     }
 
     pub(super) fn request_from(&mut self, edge: Edge, id: Id, method: Arc<str>, params: Option<Text>) {

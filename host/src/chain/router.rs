@@ -85,6 +85,8 @@ pub(super) struct End {
     pub(super) ids: HashMap<Id, CallId>,
     /// How many requests of the peer wait for an answer.
     pub(super) open: usize,
+    /// Bytes of Consort's own answers that may still be among what waits.
+    pub(super) refused_bytes: usize,
     /// Why nothing can be sent here any more, as a JSON-RPC error.
     pub(super) gone: Option<Text>,
 }
@@ -212,6 +214,14 @@ impl Router {
         // One that takes nothing but answers has a cap of its own: what is read next may be an answer.
         let waiting = self.proxies.iter().filter(|proxy| !proxy.is_busy());
         waiting.map(|proxy| proxy.inbox_bytes() + kept(proxy)).sum()
+    }
+
+    /// Bytes of Consort's own answers that may still wait for the client, and for the agent.
+    pub fn refused_bytes(&mut self) -> [usize; 2] {
+        self.ends.each_mut().map(|end| {
+            end.refused_bytes = end.refused_bytes.min(end.output.waiting());
+            end.refused_bytes
+        })
     }
 
     /// Bytes of the client that wait for the end of `initialize`: only the agent can end that.

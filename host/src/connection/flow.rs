@@ -12,6 +12,10 @@ const MAX_TO_CLIENT: usize = 1024 * 1024;
 /// not read cannot tell that it has gone.
 const MAX_TO_AGENT: usize = 8 * 1024 * 1024;
 
+/// Bytes of Consort's own answers that may wait for a peer before it is not read any more: it asks for nothing that is taken, and does
+/// not read that.
+const MAX_REFUSED: usize = 2 * 1024 * 1024;
+
 /// Bytes of answers that may wait for whoever sends requests and does not read. On top of what others have for it, since reading
 /// has to go on for them.
 const MAX_ANSWERS: usize = 16 * 1024 * 1024;
@@ -38,6 +42,7 @@ impl Driver {
         self.client_open
             && self.router.queued_bytes() + behind < MAX_QUEUED
             && self.waiting_for_agent() < self.most_to_agent()
+            && self.router.refused_bytes()[0] < MAX_REFUSED
             && self.router.client_output().waiting() < MAX_TO_CLIENT + MAX_ANSWERS
     }
 
@@ -46,6 +51,7 @@ impl Driver {
         self.agent_open
             && self.router.queued_bytes() < MAX_QUEUED
             && self.router.client_output().waiting() < MAX_TO_CLIENT
+            && self.router.refused_bytes()[1] < MAX_REFUSED
             && self.router.agent_output().waiting() < MAX_TO_AGENT + UNREAD_BYTES + MAX_ANSWERS
     }
 
