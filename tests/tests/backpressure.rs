@@ -387,8 +387,8 @@ fn what_waits_behind_a_held_message_has_a_cap_that_ends_in_an_error_and_not_in_a
 }
 
 /// Writes lines that are refused until nothing more is taken, and says what the process takes then, in KiB.
-fn refused_without_end(pid: u32, mut write: impl FnMut(&[u8]) + Send) -> u64 {
-    let line = b"x\n".repeat(8 * 1024);
+fn refused_without_end(pid: u32, line: &str, mut write: impl FnMut(&[u8]) + Send) -> u64 {
+    let line = line.repeat(4 * 1024).into_bytes();
     let written = AtomicU64::new(0);
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -419,6 +419,15 @@ fn a_client_whose_lines_are_refused_and_that_reads_nothing_is_not_read_any_more(
     let (mut client, _agent) = none().start();
     let before = begin_to_measure(client.pid());
     let pid = client.pid();
-    let most = refused_without_end(pid, |line| client.send_raw(line));
+    let most = refused_without_end(pid, "x\n", |line| client.send_raw(line));
+    assert!(most < MOST, "{most} KiB, {before} KiB before");
+}
+
+#[test]
+fn an_agent_whose_requests_are_refused_and_that_reads_nothing_is_not_read_any_more() {
+    let (client, mut agent) = none().start();
+    let before = begin_to_measure(client.pid());
+    let line = "{\"id\":1,\"method\":\"x\",\"params\":7}\n";
+    let most = refused_without_end(client.pid(), line, |line| agent.send_raw(line));
     assert!(most < MOST, "{most} KiB, {before} KiB before");
 }
