@@ -1,6 +1,7 @@
 //! Giving requests up, hop by hop, once. A cancel is never kept back and never answered.
 
 use super::commit::{CANCELLED, cancel_method};
+use super::conductor::Role;
 use super::parcel::{Body, CallId, Direction, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::proxy::{Hold, OwnedWhat, Target};
 use super::router::{Effect, Router};
@@ -9,16 +10,20 @@ use crate::wire::envelope::{Id, error_text};
 use crate::wire::scan;
 use crate::wire::text::Text;
 
-/// The id of the request that a peer gives up.
-pub(super) fn cancelled_id(params: Option<&Text>) -> Option<Id> {
-    let range = scan::find(params?, "/requestId")?;
-    Id::parse(&params?.slice(range).to_text())
-}
-
 impl Router {
     /// `$/cancel_request` from a peer at an end.
     pub(super) fn cancel_from_edge(&mut self, edge: Edge, params: Option<&Text>) {
-        let Some(id) = cancelled_id(params) else { return };
+        let id = params.and_then(|params| {
+            let range = scan::find(params, "/requestId")?;
+            Id::parse(&params.slice(range).to_text())
+        });
+        let Some(id) = id else { return };
+        // Under another conductor both ends' requests share one namespace of ids.
+        let edge = match self.role {
+            Role::Agent => edge,
+            Role::Proxy if self.ends[Edge::Agent.index()].ids.contains_key(&id) => Edge::Agent,
+            Role::Proxy => Edge::Client,
+        };
         if let Some(call) = self.ends[edge.index()].ids.get(&id).copied() {
             self.cancel(call);
         } else if edge == Edge::Client && self.take_behind_initialize(&id) {

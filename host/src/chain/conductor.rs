@@ -64,7 +64,7 @@ impl Router {
                 self.response_from(edge, &id, outcome);
             }
             Incoming::Notification { method, params } if &*method == "$/cancel_request" => {
-                self.cancel_by_conductor(params.as_ref());
+                self.cancel_from_edge(Edge::Client, params.as_ref());
             }
             Incoming::Request { id, method, params } => match proxy_method(&method) {
                 Some((dialect, ProxyMethod::Initialize)) => {
@@ -98,7 +98,7 @@ impl Router {
             None => Err((id, -32602, "the envelope has no params".into())),
         };
         match message {
-            Ok(message) => self.successor_says(message),
+            Ok(message) => self.agent_says(message),
             Err((Some(id), code, reason)) => self.refuse(Edge::Agent, id, "proxy/successor", code, &reason),
             Err((None, _, reason)) => tracing::warn!("a notification of the successor was dropped: {reason}"),
         }
@@ -120,24 +120,6 @@ impl Router {
             Some(id) => Incoming::Request { id, method, params },
             None => Incoming::Notification { method, params },
         })
-    }
-
-    fn successor_says(&mut self, message: Incoming) {
-        match message {
-            Incoming::Notification { method, params } if &*method == "$/cancel_request" => {
-                self.cancel_by_conductor(params.as_ref());
-            }
-            message => self.agent_says(message),
-        }
-    }
-
-    /// Both ends' requests share one namespace of ids.
-    fn cancel_by_conductor(&mut self, params: Option<&Text>) {
-        let edge = match super::cancel::cancelled_id(params) {
-            Some(id) if self.ends[Edge::Agent.index()].ids.contains_key(&id) => Edge::Agent,
-            _ => Edge::Client,
-        };
-        self.cancel_from_edge(edge, params);
     }
 
     /// The end that was asked what this is the answer to.

@@ -34,7 +34,7 @@ impl Router {
             &malformed.reason,
         );
         for skim in skims {
-            self.unreadable_answer(None, skim, &malformed.reason);
+            self.unreadable_answer(Edge::Client, skim, &malformed.reason);
         }
     }
 
@@ -44,7 +44,7 @@ impl Router {
             self.refuse(Edge::Agent, malformed.id.clone(), "", malformed.code, &malformed.reason);
         }
         for skim in skims {
-            self.unreadable_answer(Some(Edge::Agent), skim, &malformed.reason);
+            self.unreadable_answer(Edge::Agent, skim, &malformed.reason);
         }
     }
 
@@ -221,9 +221,9 @@ impl Router {
         }
     }
 
-    /// An answer that cannot be read: its request is answered with an error, since no other answer will come. Without an edge, the
-    /// answer may be for either.
-    fn unreadable_answer(&mut self, edge: Option<Edge>, skim: &Skim, reason: &str) {
+    /// An answer that cannot be read: its request is answered with an error, since no other answer will come. Over
+    /// the line of a conductor answers for both ends come.
+    fn unreadable_answer(&mut self, from: Edge, skim: &Skim, reason: &str) {
         let Some(call) = skim.answered() else { return };
         let Some(record) = self.calls.get(&call).filter(|record| !record.answered) else {
             return;
@@ -231,9 +231,7 @@ impl Router {
         let Responder::Edge(asked) = record.responder else {
             return;
         };
-        if edge.is_some_and(|edge| edge != asked)
-            || (edge.is_none() && self.role == Role::Agent && asked == Edge::Agent)
-        {
+        if asked != from && self.role == Role::Agent {
             return;
         }
         let reason = format!("the {}'s answer cannot be read: {reason}", asked.name());
