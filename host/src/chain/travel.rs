@@ -65,9 +65,7 @@ impl Router {
                     behalf,
                 } if owner == index => {
                     if gate != Gate::Open && self.response_waits(index, &parcel) {
-                        let (direction, lane) = (parcel.direction, parcel.lane.clone());
                         self.keep_back(index, parcel, false);
-                        self.check_kept(index, direction, &lane);
                         return None;
                     }
                     self.show(&parcel, place);
@@ -133,20 +131,17 @@ impl Router {
             record.responder = Responder::KeptBack(index);
         }
         self.announce_cancel(index, &parcel);
-        let (direction, lane) = (parcel.direction, parcel.lane.clone());
         self.keep_back(index, parcel, behind_everything);
-        self.check_kept(index, direction, &lane);
         None
     }
 
+    /// Puts a message behind what is in front of it. What is kept back has a bound.
     fn keep_back(&mut self, index: usize, parcel: Parcel, behind_everything: bool) {
-        self.proxies[index].lanes[parcel.direction.index()].keep(parcel, behind_everything);
-    }
-
-    /// What is kept back has a bound.
-    fn check_kept(&mut self, index: usize, direction: Direction, lane: &Lane) {
-        if self.proxies[index].lanes[direction.index()].is_full() {
-            self.end_holding(index, direction, lane);
+        let (direction, lane) = (parcel.direction, parcel.lane.clone());
+        let lanes = &mut self.proxies[index].lanes[direction.index()];
+        lanes.keep(parcel, behind_everything);
+        if lanes.is_full() {
+            self.end_holding(index, direction, &lane);
         }
     }
 
