@@ -6,10 +6,12 @@
 mod packages;
 mod toolchain;
 
-use crate::sandbox::describe;
-use anyhow::{Context, bail};
+use crate::manifest::{self, Manifest};
+use crate::sandbox::{self, describe};
+use anyhow::{Context, anyhow, bail};
 use packages::{Package, Workspace};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::Write;
@@ -45,6 +47,8 @@ pub struct Built {
     pub changed: bool,
     /// Why this Consort would not run it as a proxy, if so.
     pub unsuitable: Option<describe::Unsuitable>,
+    /// What is wrong with its manifest.
+    pub warnings: Vec<String>,
 }
 
 /// Builds guests, in the order of the directories and of their names.
@@ -171,23 +175,63 @@ impl Artifact {
 /// Puts a component where it is expected, unless it is there already.
 fn deliver(package: &Package, artifact: &Path, out: &Path) -> anyhow::Result<Built> {
     let bytes = fs::read(artifact).with_context(|| format!("cannot read the component {}", artifact.display()))?;
+    let (manifest, warnings) = Manifest::of(&package.consort);
+    let bytes = manifest::attach(&bytes, &manifest.to_section())
+        .map_err(|reason| anyhow!("{} {reason}", artifact.display()))?;
     let file = out.join(format!("{}.wasm", package.name));
-    let changed = fs::read(&file).ok().as_deref() != Some(bytes.as_slice());
-    if changed {
-        // Nobody sees a file that is only half written.
-        let temporary = out.join(format!(".{}.{}.tmp", package.name, process::id()));
-        File::create(&temporary)
-            .and_then(|mut target| target.write_all(&bytes))
-            .and_then(|()| fs::rename(&temporary, &file))
-            .with_context(|| format!("cannot write the component {}", file.display()))?;
-    }
+    let changed = replace(&file, &bytes)?;
     Ok(Built {
         name: package.name.clone(),
         size: bytes.len() as u64,
         changed,
+        warnings,
         unsuitable: describe::describe(&bytes)
             .and_then(|description| description.check())
             .err(),
         file,
+    })
+}
+
+/// Puts bytes into a file unless they are there already; says whether they were not. Nobody sees a file that is only half
+/// written.
+fn replace(file: &Path, bytes: &[u8]) -> anyhow::Result<bool> {
+    if fs::read(file).ok().as_deref() == Some(bytes) {
+        return Ok(false);
+    }
+    let folder = file.parent().unwrap_or_else(|| Path::new(""));
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = folder.join(format!(".{name}.{}.tmp", process::id()));
+    File::create(&temporary)
+        .and_then(|mut target| target.write_all(bytes))
+        .and_then(|()| fs::rename(&temporary, file))
+        .with_context(|| format!("cannot write the component {}", file.display()))?;
+    Ok(true)
+}
+
+/// Attaches the manifest of a TOML file, in which stands what `[package.metadata.consort]` has in the Cargo.toml of a crate, to a
+/// component in place.
+///
+/// # Errors
+///
+/// When a file cannot be read or written, is no TOML, or no component.
+pub fn attach_manifest(component: &Path, file: &Path) -> anyhow::Result<Built> {
+    let text =
+        fs::read_to_string(file).with_context(|| format!("cannot read the manifest {}", file.display()))?;
+    let fields: Map<String, Value> =
+        toml::from_str(&text).map_err(|error| anyhow!("the manifest {}: {}", file.display(), error.message()))?;
+    let (manifest, warnings) = Manifest::of(&fields);
+    let bytes = sandbox::read_component(component).map_err(|fault| anyhow!(fault.cause))?;
+    let description =
+        describe::describe(&bytes).map_err(|reason| anyhow!("{} {reason}", component.display()))?;
+    let attached = manifest::attach(&bytes, &manifest.to_section())
+        .map_err(|reason| anyhow!("{} {reason}", component.display()))?;
+    let name = component.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(Built {
+        name,
+        changed: replace(component, &attached)?,
+        size: attached.len() as u64,
+        unsuitable: description.check().err(),
+        warnings,
+        file: component.to_owned(),
     })
 }

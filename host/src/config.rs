@@ -8,8 +8,8 @@ mod sections;
 use crate::agent::AgentCommand;
 use crate::connection::ProxyOptions;
 use crate::message::OnFailure;
-pub use crate::sandbox::DEFAULT_MEMORY;
 use anyhow::Context;
+pub(crate) use reader::{bytes, shown};
 use reader::{Reader, one_line};
 use std::collections::BTreeMap;
 use std::env;
@@ -21,9 +21,6 @@ use toml::de::DeTable;
 
 /// The configuration of a proxy that has none, as JSON.
 pub const NO_CONFIGURATION: &str = "{}";
-
-/// The memory in bytes that can be configured: a 32-bit WebAssembly memory has no more.
-const MEMORY: RangeInclusive<u64> = 1..=4 << 30;
 
 /// The longest line in bytes that can be configured. Shorter ones would cut what agents send in every session, and the text of
 /// longer ones would not fit into a proxy.
@@ -154,6 +151,7 @@ impl Configuration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Limit;
     use serde_json::Value;
 
     fn parse(text: &str) -> anyhow::Result<Configuration> {
@@ -179,7 +177,8 @@ mod tests {
             [[proxies]]
             file = "context.wasm"
             config = { files = ["AGENTS.md"], when = 1979-05-27, share = 0.5, big = 0xff, deep = { yes = true } }
-            memory = "16 MiB"
+            grant = ["decide-permissions", "directory:~/notes=/notes", "directory:docs"]
+            limits = { memory = "16 MiB", cpu = "2 s", requests = 7 }
             [[proxies]]
             file = "/opt/context.wasm"
             [[proxies]]
@@ -199,13 +198,20 @@ mod tests {
         assert_eq!(names, ["context", "context-2", "mine"]);
         let first = &configuration.proxies[0];
         assert_eq!(first.file, Path::new("/etc/consort/context.wasm"));
-        assert_eq!(first.memory, 16 << 20);
+        assert_eq!(
+            first.limits,
+            [(Limit::Memory, 16 << 20), (Limit::Cpu, 2_000), (Limit::Requests, 7)]
+        );
+        let grants: Vec<_> = first.grants.iter().map(ToString::to_string).collect();
+        assert_eq!(grants[0], "decide-permissions");
+        assert!(grants[1].ends_with("/notes=/notes") && !grants[1].contains('~'), "{grants:?}");
+        assert_eq!(grants[2], "directory:/etc/consort/docs=docs");
         assert_eq!(
             serde_json::from_str::<Value>(&first.configuration).unwrap(),
             serde_json::json!({"files": ["AGENTS.md"], "when": "1979-05-27", "share": 0.5, "big": 255, "deep": {"yes": true}})
         );
         assert_eq!(configuration.proxies[1].file, Path::new("/opt/context.wasm"));
-        assert_eq!(configuration.proxies[1].memory, DEFAULT_MEMORY);
+        assert!(configuration.proxies[1].limits.is_empty());
         assert_eq!(configuration.proxies[1].configuration, NO_CONFIGURATION);
     }
 
@@ -217,7 +223,7 @@ mod tests {
         );
         assert_eq!(
             complaint("\n\n[[proxies]]\nfile = \"a.wasm\"\nquux = 1\n"),
-            "/etc/consort/consort.toml:5: unknown key `quux` in [[proxies]]; known are name, file, config, memory, on-failure, group"
+            "/etc/consort/consort.toml:5: unknown key `quux` in [[proxies]]; known are name, file, config, grant, limits, on-failure, group"
         );
         assert_eq!(
             complaint("[agent]\ncommand = 7\n"),
@@ -227,7 +233,18 @@ mod tests {
         assert!(complaint("[proxies]\nfile = \"a\"").contains("[[proxies]]"));
         assert!(complaint("[[proxies]]\nname = \"a\"").contains("neither `file` nor `group`"));
         assert!(complaint("[agent]\nargs = []").contains("no `command`"));
-        assert!(complaint("[[proxies]]\nfile = \"a\"\nmemory = \"5 TiB\"").contains("16 MiB"));
+        for (limits, word) in [
+            ("{ memory = \"5 TiB\" }", "16 MiB"),
+            ("{ memory = 1 }", "`memory`"),
+            ("{ cpu = 5 }", "10 s"),
+            ("{ memmory = 5 }", "did you mean `memory`?"),
+            ("7", "must be a table"),
+        ] {
+            let said = complaint(&format!("[[proxies]]\nfile = \"a\"\nlimits = {limits}"));
+            assert!(said.starts_with("/etc/consort/consort.toml:3: ") && said.contains(word), "{said}");
+        }
+        let said = complaint("[[proxies]]\nfile = \"a\"\ngrant = [\"read-prompts\", \"nonsense\"]");
+        assert!(said.contains("consort.toml:3: ") && said.contains("nonsense"), "{said}");
         assert!(complaint("[[proxies]]\nfile = \"a\"\nconfig = { x = inf }").contains("JSON"));
         assert!(
             complaint("[[proxies]]\nfile=\"a\"\nname=\"n\"\n[[proxies]]\nfile=\"b\"\nname=\"n\"")

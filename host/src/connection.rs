@@ -11,6 +11,8 @@ mod timers;
 
 use crate::agent::AgentCommand;
 pub use crate::chain::Role;
+use crate::grants::Grant;
+use crate::limits::Settings;
 use crate::message::OnFailure;
 use crate::tap::OptionalTap;
 use anyhow::Context as _;
@@ -34,10 +36,12 @@ pub struct ProxyOptions {
     pub file: PathBuf,
     /// The JSON text that the proxy's `start` gets.
     pub configuration: String,
-    /// The most memory in bytes that its instance may use.
-    pub memory: u64,
-    /// What becomes of its messages when it fails.
-    pub on_failure: OnFailure,
+    /// What the user grants it, beyond the ordinary things that it asks for.
+    pub grants: Vec<Grant>,
+    /// The limits that the user sets for it.
+    pub limits: Settings,
+    /// What becomes of its messages when it fails, if the user says so.
+    pub on_failure: Option<OnFailure>,
 }
 
 /// What a connection is made of.

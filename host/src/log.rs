@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::Level;
 
-/// Bytes of log lines that a proxy may write at once, and each second.
+/// Bytes of output that are taken at once, whether or not they may be written.
 pub(crate) const LOG_BYTES: usize = 64 * 1024;
 
 /// Bytes of a proxy's last words that go into an error.
@@ -28,20 +28,23 @@ struct Shared {
     line: Vec<u8>,
     /// The last line of its output, and when it came.
     last: Option<(Instant, String)>,
+    /// Bytes of log lines that it may write at once, and each second.
+    rate: usize,
     allowed: usize,
     refilled: Instant,
     dropped: usize,
 }
 
 impl ProxyLog {
-    /// The log of the proxy with this name.
-    pub fn new(proxy: Arc<str>) -> Self {
+    /// The log of the proxy with this name, which may write so many bytes a second.
+    pub fn new(proxy: Arc<str>, rate: usize) -> Self {
         Self {
             shared: Arc::new(Mutex::new(Shared {
                 proxy,
                 line: Vec::new(),
                 last: None,
-                allowed: LOG_BYTES,
+                rate,
+                allowed: rate,
                 refilled: Instant::now(),
                 dropped: 0,
             })),
@@ -99,9 +102,9 @@ impl Shared {
             return;
         }
         let now = Instant::now();
-        let refill = now.duration_since(self.refilled).as_millis() as usize * LOG_BYTES / 1000;
+        let refill = now.duration_since(self.refilled).as_millis() as usize * self.rate / 1000;
         if refill > 0 {
-            self.allowed = self.allowed.saturating_add(refill).min(LOG_BYTES);
+            self.allowed = self.allowed.saturating_add(refill).min(self.rate);
             self.refilled = now;
         }
         if text.len() > self.allowed {

@@ -24,6 +24,34 @@ pub enum Peer {
     Host,
 }
 
+impl Peer {
+    /// The name in grants, logs and the audit.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Agent => "agent",
+            Self::Host => "host",
+        }
+    }
+
+    /// The other side of the chain; the host has none.
+    pub fn opposite(self) -> Option<Self> {
+        match self {
+            Self::Client => Some(Self::Agent),
+            Self::Agent => Some(Self::Client),
+            Self::Host => None,
+        }
+    }
+
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Self::Client => 0,
+            Self::Agent => 1,
+            Self::Host => 2,
+        }
+    }
+}
+
 /// A request.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -106,6 +134,8 @@ pub struct Turn {
     pub closed: Vec<Ticket>,
     /// A replayed `initialize` after a rebuild: nothing else may be sent.
     pub replay: bool,
+    /// The session that the message belongs to, where that is known without a look into it.
+    pub session: Option<Arc<str>>,
 }
 
 /// What `receive` said of a notification.
@@ -126,6 +156,37 @@ pub struct TurnResult {
     pub sent: Vec<Sent>,
 }
 
+/// Something that a proxy was not allowed to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// Whom it is about: where the message would have gone, or where an interest would have had it from.
+    pub peer: Peer,
+    /// The method.
+    pub method: Arc<str>,
+    /// What was not allowed and what would have to be granted.
+    pub reason: String,
+}
+
+/// A message that a proxy sent on other than it came.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Where it came from.
+    pub source: Peer,
+    /// Its method; of a response, that of its request.
+    pub method: Arc<str>,
+    /// What came.
+    pub before: Option<Text>,
+    /// What was sent on.
+    pub after: Option<Text>,
+}
+
+impl Change {
+    /// Bytes of both texts.
+    pub fn size(&self) -> usize {
+        [&self.before, &self.after].into_iter().flatten().map(Text::len).sum()
+    }
+}
+
 /// Whether a proxy looks on or takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
@@ -143,6 +204,16 @@ pub enum OnFailure {
     Bypass,
     /// Nothing goes on that it would have had in its hands: for proxies that protect.
     Closed,
+}
+
+impl OnFailure {
+    /// The name in manifests and configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bypass => "bypass",
+            Self::Closed => "closed",
+        }
+    }
 }
 
 /// What a proxy says of itself when it starts.

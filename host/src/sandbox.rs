@@ -8,10 +8,13 @@ pub mod describe;
 mod engine;
 mod instance;
 mod json;
+mod ledger;
 mod limits;
+mod meter;
 mod output;
+mod record;
 mod state;
 
 pub use engine::{Loaded, Prepared, Sandbox, read_component};
 pub use instance::Instance;
-pub use limits::{DEFAULT_MEMORY, ProxyLimits};
+pub use record::{News, Record};

@@ -22,8 +22,22 @@ pub struct Outcome {
     pub error: String,
 }
 
-/// A command line of the command under test that sees nothing of the user's configuration.
+/// What a test grants to its proxies if it does not say.
+const GRANTS: &str = "*=everything,file:**";
+
+/// A command line of the command under test that sees nothing of the user's configuration. Proxies may do everything, unless the
+/// test says what they may.
 pub fn command(arguments: &[impl AsRef<OsStr>]) -> Command {
+    let mut arguments: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
+    let with_proxies = arguments.first().is_some_and(|first| ["run", "proxy", "prompt"].iter().any(|name| first == name));
+    if with_proxies && !arguments.iter().any(|argument| *argument == "--grant") {
+        arguments.splice(1..1, ["--grant", GRANTS].map(OsStr::new));
+    }
+    ungranted(&arguments)
+}
+
+/// The same with proxies that may do nothing but the ordinary things that they ask for.
+pub fn ungranted(arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(consort());
     command
         .args(arguments)

@@ -3,6 +3,7 @@
 use super::toolchain;
 use anyhow::{Context, bail};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
@@ -22,6 +23,8 @@ pub(super) struct Package {
     pub(super) name: String,
     /// Cargo's name for exactly this crate.
     pub(super) id: String,
+    /// What `[package.metadata.consort]` says, with the crate's own name, version and description.
+    pub(super) consort: Map<String, Value>,
     manifest: PathBuf,
 }
 
@@ -53,9 +56,28 @@ struct Metadata {
 #[derive(Deserialize)]
 struct MetadataPackage {
     name: String,
+    version: String,
+    description: Option<String>,
+    metadata: Value,
     id: String,
     manifest_path: PathBuf,
     targets: Vec<MetadataTarget>,
+}
+
+impl MetadataPackage {
+    /// The fields of the component's manifest.
+    fn consort(&self) -> Map<String, Value> {
+        let mut fields = Map::new();
+        fields.insert("name".into(), self.name.as_str().into());
+        fields.insert("version".into(), self.version.as_str().into());
+        if let Some(description) = &self.description {
+            fields.insert("description".into(), description.as_str().into());
+        }
+        if let Some(Value::Object(own)) = self.metadata.get("consort") {
+            fields.extend(own.clone());
+        }
+        fields
+    }
 }
 
 #[derive(Deserialize)]
@@ -116,6 +138,7 @@ impl Search {
                     .any(|target| target.crate_types.iter().any(|kind| kind == "cdylib"))
             })
             .map(|package| Package {
+                consort: package.consort(),
                 name: package.name.clone(),
                 id: package.id.clone(),
                 manifest: package.manifest_path.clone(),

@@ -14,6 +14,10 @@ use crate::wire::text::Text;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::io::IoSlice;
+use std::time::Duration;
+
+/// How long a proxy of the tests may hold a message.
+pub(super) const HOLD_TIME: Duration = Duration::from_secs(60);
 
 /// A chain whose turns the test takes by hand.
 pub(super) struct Bench {
@@ -66,10 +70,11 @@ impl Bench {
         let setups = interests.into_iter().enumerate().map(|(index, interests)| {
             let name: std::sync::Arc<str> = format!("p{index}").into();
             ProxySetup {
-                log: ProxyLog::new(name.clone()),
+                log: ProxyLog::new(name.clone(), 65_536),
                 name,
                 registration: registered(interests),
                 on_failure: OnFailure::Bypass,
+                hold_time: HOLD_TIME,
             }
         });
         let mut bench = Self {

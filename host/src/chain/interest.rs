@@ -1,19 +1,13 @@
 //! Which messages a proxy wants.
 
 use super::parcel::Direction;
+use crate::grants::Pattern;
 use crate::message::{How, Interest};
 
 /// The interests of one proxy, by direction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Interests {
     patterns: [Vec<(Pattern, How)>; 2],
-}
-
-#[derive(Clone, Debug)]
-enum Pattern {
-    Exact(Box<str>),
-    Prefix(Box<str>),
-    Every,
 }
 
 impl Interests {
@@ -23,7 +17,7 @@ impl Interests {
             patterns[direction.index()] = interests
                 .iter()
                 .filter(|interest| interest.source == direction.source())
-                .map(|interest| (pattern(&interest.method), interest.how))
+                .map(|interest| (Pattern::new(&interest.method), interest.how))
                 .collect();
         }
         Self { patterns }
@@ -46,25 +40,6 @@ impl Interests {
     /// Whether it takes part in anything at all.
     pub(super) fn intercepts(&self) -> bool {
         self.patterns.iter().flatten().any(|(_, how)| *how == How::Intercept)
-    }
-}
-
-fn pattern(method: &str) -> Pattern {
-    match method.strip_suffix('*') {
-        Some("") => Pattern::Every,
-        Some(prefix) if prefix.ends_with('/') => Pattern::Prefix(prefix.into()),
-        _ => Pattern::Exact(method.into()),
-    }
-}
-
-impl Pattern {
-    fn matches(&self, method: &str) -> bool {
-        let reserved = || method == "initialize" || method.starts_with("$/");
-        match self {
-            Self::Exact(exact) => method == &**exact,
-            Self::Prefix(prefix) => method.starts_with(&**prefix) && !reserved(),
-            Self::Every => !reserved(),
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::interest::Interests;
 use super::lanes::Lanes;
 use super::parcel::{CallId, Direction, Lane, RECORD};
 use super::restarts::Restarts;
-use super::router::ProxySetup;
+use super::router::{ProxySetup, SERVER};
 use crate::log::ProxyLog;
 use crate::message::{Message, OnFailure, Outcome, Peer, Registration, RequestId, Ticket};
 use crate::wire::text::Text;
@@ -299,6 +299,14 @@ impl ProxyState {
     pub(super) fn holds_back(&self, direction: Direction, lane: &Lane) -> bool {
         let holds = |hold: &Hold| hold.turned && hold.direction == direction && hold.lane == *lane;
         self.tickets.values().any(|owned| owned.holds.iter().any(holds))
+    }
+
+    /// The session of a message that it owns.
+    pub(super) fn session_of(&self, ticket: Ticket) -> Option<Arc<str>> {
+        match &self.tickets.get(&ticket)?.holds.first()?.lane {
+            Lane::Session(session) if !session.starts_with(SERVER) => Some(session.clone()),
+            _ => None,
+        }
     }
 
     /// Drops all copies: the instance that wanted them is gone.

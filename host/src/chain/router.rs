@@ -75,6 +75,8 @@ pub struct ProxySetup {
     pub registration: Registration,
     /// What becomes of its messages when it fails.
     pub on_failure: OnFailure,
+    /// How long it may hold a message while nothing that it sent on the message's behalf is unanswered.
+    pub hold_time: Duration,
 }
 
 /// One end of the chain.
@@ -90,6 +92,9 @@ pub(super) struct End {
     /// Why nothing can be sent here any more, as a JSON-RPC error.
     pub(super) gone: Option<Text>,
 }
+
+/// What the lane of an MCP server begins with, in the place of a session's name.
+pub(super) const SERVER: &str = "\0mcp\0";
 
 /// How far the connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -340,7 +345,7 @@ impl Router {
         let member = |key| scan::string_member(text, key);
         match member("connectionId").or_else(|| member("serverId")) {
             // A session that is called like that would share the lane: its messages would wait more, and stay in order.
-            Some(server) => Lane::Session(self.sessions.name(format!("\0mcp\0{server}"))),
+            Some(server) => Lane::Session(self.sessions.name(format!("{SERVER}{server}"))),
             None => Lane::Own,
         }
     }

@@ -312,6 +312,7 @@ impl Router {
             }
             let proxy = &mut self.proxies[index];
             let replay = proxy.status == Status::Replaying;
+            let session = proxy.session_of(inbound.ticket);
             let turn = Turn {
                 source: inbound.source,
                 ticket: inbound.ticket,
@@ -319,6 +320,7 @@ impl Router {
                 message: message(&inbound.what),
                 closed: std::mem::take(&mut proxy.closed),
                 replay,
+                session,
             };
             proxy.running = Some(inbound);
             return Some((index, turn));

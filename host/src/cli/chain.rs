@@ -3,7 +3,7 @@
 use crate::agent::AgentCommand;
 use crate::config::{self, Configuration};
 use crate::connection::{ConnectionOptions, DEFAULT_MAX_LINE, ProxyOptions};
-use crate::message::OnFailure;
+use crate::grants::Grant;
 use crate::tap::OptionalTap;
 use crate::trace::Trace;
 use anyhow::{Context, bail};
@@ -39,7 +39,11 @@ pub(super) struct ChainArguments {
     /// GROUP/NAME
     #[arg(long = "proxy-config", value_name = "NAME=JSON|NAME=@FILE")]
     configurations: Vec<String>,
-    /// What becomes of a proxy's messages when it fails: they go past it [default], or nothing does
+    /// What a proxy may do beyond the ordinary things that it asks for; `consort inspect` shows what it would like. NAME can be
+    /// `*` for every proxy
+    #[arg(long = "grant", value_name = "NAME=GRANT,...")]
+    grants: Vec<String>,
+    /// What becomes of a proxy's messages when it fails: they go past it, or nothing does [default: what its manifest says, or bypass]
     #[arg(long = "on-failure", value_name = "NAME=bypass|closed")]
     failures: Vec<String>,
     /// The configuration file [default: ~/.config/consort/consort.toml, if it is there]
@@ -85,8 +89,12 @@ impl ChainArguments {
         }
         for option in &self.failures {
             let (proxy, value) = proxy_of(&mut proxies, "--on-failure", "NAME=bypass or NAME=closed", option)?;
-            proxy.on_failure = config::on_failure(value)
+            let on_failure = config::on_failure(value)
                 .with_context(|| format!("--on-failure wants NAME=bypass or NAME=closed, not {option:?}"))?;
+            proxy.on_failure = Some(on_failure);
+        }
+        for option in &self.grants {
+            grant(&mut proxies, option)?;
         }
         let grace = self.grace.or(configuration.grace_seconds).unwrap_or(DEFAULT_GRACE);
         Ok(Chain {
@@ -131,8 +139,9 @@ impl ChainArguments {
                 name,
                 file,
                 configuration: config::NO_CONFIGURATION.to_owned(),
-                memory: config::DEFAULT_MEMORY,
-                on_failure: OnFailure::default(),
+                grants: Vec::new(),
+                limits: Vec::new(),
+                on_failure: None,
             });
         }
         for name in &self.groups {
@@ -219,6 +228,29 @@ fn proxy_of<'a, 'b>(
     }
 }
 
+/// Grants to one proxy, or to all.
+fn grant(proxies: &mut [ProxyOptions], option: &str) -> anyhow::Result<()> {
+    let form = "NAME=GRANT,...";
+    let base = std::env::current_dir().context("there is no current directory")?;
+    let grants = |value: &str| -> anyhow::Result<Vec<Grant>> {
+        value
+            .split(',')
+            .map(|grant| match grant.trim().parse::<Grant>() {
+                Ok(grant) => Ok(grant.based(&base)),
+                Err(reason) => bail!("--grant {option}: {reason}"),
+            })
+            .collect()
+    };
+    if let Some(value) = option.strip_prefix("*=") {
+        let grants = grants(value)?;
+        proxies.iter_mut().for_each(|proxy| proxy.grants.extend(grants.clone()));
+        return Ok(());
+    }
+    let (proxy, value) = proxy_of(proxies, "--grant", form, option)?;
+    proxy.grants.extend(grants(value)?);
+    Ok(())
+}
+
 fn configure(proxies: &mut [ProxyOptions], option: &str) -> anyhow::Result<()> {
     let (proxy, value) = proxy_of(proxies, "--proxy-config", "NAME=JSON or NAME=@FILE", option)?;
     let name = proxy.name.clone();
@@ -243,8 +275,9 @@ mod tests {
             name: "redact".into(),
             file: "redact.wasm".into(),
             configuration: config::NO_CONFIGURATION.into(),
-            memory: config::DEFAULT_MEMORY,
-            on_failure: OnFailure::default(),
+            grants: Vec::new(),
+            limits: Vec::new(),
+            on_failure: None,
         }];
         configure(&mut proxies, r#"redact= {"a": 1.10} "#).unwrap();
         assert_eq!(proxies[0].configuration, r#"{"a": 1.10}"#);

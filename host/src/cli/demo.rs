@@ -10,7 +10,6 @@ use super::{agent, exit, run, text};
 use crate::build::{self, Built};
 use crate::config;
 use crate::connection::{ConnectionOptions, DEFAULT_MAX_LINE, ProxyOptions};
-use crate::message::OnFailure;
 use anyhow::{Context, bail};
 use clap::Args;
 use record::Recorder;
@@ -60,8 +59,9 @@ pub(super) fn run(_arguments: &Arguments) -> anyhow::Result<u8> {
                 name: component.name.clone(),
                 file: component.file.clone(),
                 configuration: config::NO_CONFIGURATION.to_owned(),
-                memory: config::DEFAULT_MEMORY,
-                on_failure: OnFailure::default(),
+                grants: Vec::new(),
+                limits: Vec::new(),
+                on_failure: None,
             })
             .collect(),
         agent: Some(agent::demo_agent()?),

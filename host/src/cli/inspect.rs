@@ -6,7 +6,6 @@ use crate::sandbox::{self, describe};
 use anyhow::{anyhow, bail};
 use clap::{Args, ValueHint};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -38,11 +37,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         Ok(description) => description,
         Err(reason) => bail!("{} {reason}", file.display()),
     };
-    let digest = Sha256::digest(&bytes).iter().fold(String::new(), |mut digest, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(digest, "{byte:02x}");
-        digest
-    });
+    let digest = describe::digest(&bytes);
     let suitable = description.check();
     let report = Report {
         arguments,
@@ -91,7 +86,7 @@ impl Report<'_> {
             "size": self.size,
             "sha256": self.digest,
             "modules": self.description.modules,
-            "manifest": self.description.manifest,
+            "manifest": self.description.manifest.is_some(),
             "imports": items(&self.description.imports),
             "exports": items(&self.description.exports),
         })
@@ -121,7 +116,7 @@ impl Report<'_> {
         row("sha256", self.digest);
         row(
             "manifest",
-            if self.description.manifest {
+            if self.description.manifest.is_some() {
                 "there is one, which this version of Consort does not use"
             } else {
                 "none (optional: what a proxy would like to be allowed; this version of Consort does not use it)"
@@ -192,7 +187,7 @@ mod tests {
                 imports: items(imports),
                 exports: items(exports),
                 modules: 1,
-                manifest: false,
+                manifest: None,
             },
             size: 1,
             digest: "d",

@@ -3,12 +3,15 @@
 use super::groups::Groups;
 use super::on_failure;
 use super::reader::{Item, Reader, Table};
-use super::{Configuration, DEFAULT_MEMORY, LINES, MEMORY, NO_CONFIGURATION, is_name, name_of};
+use super::{Configuration, LINES, NO_CONFIGURATION, is_name, name_of};
 use crate::agent::AgentCommand;
 use crate::connection::ProxyOptions;
-use crate::message::OnFailure;
+use crate::grants::Grant;
+use crate::limits::{Limit, Settings, Unit};
 use serde_json::Value;
 use std::ffi::OsString;
+use std::path::Path;
+use toml::de::DeValue;
 
 impl Reader<'_> {
     pub(super) fn configuration(&self, table: &Table<'_>) -> anyhow::Result<Configuration> {
@@ -86,7 +89,7 @@ impl Reader<'_> {
         self.only(
             table,
             &format!("[[{place}]]"),
-            &["name", "file", "config", "memory", "on-failure", "group"],
+            &["name", "file", "config", "grant", "limits", "on-failure", "group"],
         )?;
         let file = table
             .get("file")
@@ -116,21 +119,66 @@ impl Reader<'_> {
             None => NO_CONFIGURATION.to_owned(),
             Some(item) => Value::Object(self.object(self.table(item, "config")?)?).to_string(),
         };
-        let memory = match table.get("memory") {
-            None => DEFAULT_MEMORY,
-            Some(item) => self.size(item, "memory", MEMORY)?,
+        let grants = match table.get("grant") {
+            None => Vec::new(),
+            Some(item) => self.grants(item)?,
+        };
+        let limits = match table.get("limits") {
+            None => Settings::new(),
+            Some(item) => self.limits(item)?,
         };
         let on_failure = match table.get("on-failure") {
-            None => OnFailure::default(),
-            Some(item) => on_failure(self.string(item, "on-failure")?)
-                .ok_or_else(|| self.wrong(item.span(), "`on-failure` must be \"bypass\" or \"closed\""))?,
+            None => None,
+            Some(item) => Some(
+                on_failure(self.string(item, "on-failure")?)
+                    .ok_or_else(|| self.wrong(item.span(), "`on-failure` must be \"bypass\" or \"closed\""))?,
+            ),
         };
         Ok(ProxyOptions {
             name,
             file,
             configuration,
-            memory,
+            grants,
+            limits,
             on_failure,
         })
+    }
+
+    fn grants(&self, item: &Item<'_>) -> anyhow::Result<Vec<Grant>> {
+        let base = self.file.parent().unwrap_or_else(|| Path::new(""));
+        let list = item
+            .get_ref()
+            .as_array()
+            .ok_or_else(|| self.expected(item, "grant", "a list of grants"))?;
+        list.iter()
+            .map(|item| {
+                let grant: Grant = self
+                    .string(item, "grant")?
+                    .parse()
+                    .map_err(|reason: String| self.wrong(item.span(), &reason))?;
+                Ok(grant.based(base))
+            })
+            .collect()
+    }
+
+    fn limits(&self, item: &Item<'_>) -> anyhow::Result<Settings> {
+        let table = self.table(item, "limits")?;
+        self.only(table, "`limits`", &Limit::ALL.map(Limit::name))?;
+        let mut settings = Settings::new();
+        for (name, item) in table {
+            let Some(limit) = Limit::named(name.get_ref()) else {
+                continue;
+            };
+            let value = match item.get_ref() {
+                DeValue::String(text) => limit.parse(text),
+                DeValue::Integer(_) if limit.unit() != Unit::Time => {
+                    limit.check(self.integer(item, limit.name()).ok())
+                }
+                _ => limit.check(None),
+            };
+            settings.push((limit, value.map_err(|reason| self.wrong(item.span(), &reason))?));
+        }
+        settings.sort_by_key(|(limit, _)| *limit);
+        Ok(settings)
     }
 }

@@ -8,6 +8,7 @@ use super::{ClientStreams, ConnectionOptions, Ending, files};
 use crate::agent::Agent;
 use crate::chain::{Effect, ProxySetup, Role, Router, file_answer};
 use crate::fault::{Class, Fault, Phase};
+use crate::limits::Limit;
 use crate::message::{Outcome, Registration, TurnResult};
 use crate::sandbox::{Instance, Loaded};
 use crate::wire::lines::{Line, LineBuffer};
@@ -131,6 +132,7 @@ impl Driver {
                 log: loaded.log().clone(),
                 registration,
                 on_failure,
+                hold_time: loaded.limits.time(Limit::HoldTime),
             });
             slots.push(Slot {
                 loaded,

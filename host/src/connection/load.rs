@@ -2,8 +2,10 @@
 
 use super::{ConnectionOptions, ProxyOptions};
 use crate::fault::{Class, Fault, Phase};
+use crate::grants::{Grant, Policy};
+use crate::limits::{Limit, Limits};
 use crate::message::{OnFailure, Registration};
-use crate::sandbox::{Instance, Loaded, Prepared, ProxyLimits, Sandbox};
+use crate::sandbox::{Instance, Loaded, Prepared, Sandbox};
 use crate::wire::text::Text;
 use anyhow::Context as _;
 use std::collections::HashMap;
@@ -99,11 +101,21 @@ async fn start(
     if let Some(time) = prepared.compiled {
         tracing::info!("proxy `{}` compiled in {} ms", proxy.name, time.as_millis());
     }
-    let limits = ProxyLimits {
-        memory: proxy.memory,
-        message: max_line,
-    };
-    let loaded = Arc::new(Loaded::new(prepared, &proxy.name, limits));
+    let manifest = prepared.manifest.as_ref().map(|(manifest, warnings)| {
+        for warning in warnings {
+            tracing::warn!("the manifest of proxy `{}`: {warning}", proxy.name);
+        }
+        manifest
+    });
+    let wished = manifest.map_or(&[][..], |manifest| &manifest.limits);
+    let mut limits = Limits::agreed(wished, &proxy.limits);
+    let message = limits.get(Limit::MessageSize).min(max_line as u64);
+    limits.set(Limit::MessageSize, message);
+    let wishes: Option<Vec<Grant>> =
+        manifest.map(|manifest| manifest.wishes.iter().map(|(grant, _)| grant.clone()).collect());
+    let policy = Arc::new(Policy::agreed(wishes.as_deref(), &proxy.grants));
+    let on_failure = proxy.on_failure.or(manifest.and_then(|manifest| manifest.on_failure));
+    let loaded = Arc::new(Loaded::new(prepared, &proxy.name, limits, policy, false));
     let configuration = Text::parse(&proxy.configuration, usize::MAX)
         .map_err(|reason| Fault::new(Class::Load, Phase::Start, format!("its configuration is {reason}")))?;
     let (instance, registration) = Instance::start(&loaded, configuration.clone()).await?;
@@ -112,7 +124,7 @@ async fn start(
         configuration,
         instance,
         registration,
-        on_failure: proxy.on_failure,
+        on_failure: on_failure.unwrap_or_default(),
     })
 }
 

@@ -1,7 +1,9 @@
 //! What a component is, read from its bytes without running or compiling anything: its imports and exports, and whether this
 //! host can run it as a proxy. Knows the names of the world, not what they mean.
 
-use std::fmt;
+use crate::manifest;
+use sha2::{Digest, Sha256};
+use std::fmt::{self, Write};
 use wasmparser::{ComponentExternalKind, ComponentTypeRef, Parser, Payload, TypeBounds};
 
 /// The package of the proxy world.
@@ -16,8 +18,6 @@ const EXPORTS: [&str; 2] = ["start", "receive"];
 const WASI_PACKAGES: [&str; 6] = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
 /// The versions of WASI that this host links, as the beginning of the version.
 const WASI_VERSION: &str = "0.2.";
-/// The custom section that holds a proxy's manifest.
-pub const MANIFEST_SECTION: &str = "consort:manifest";
 /// How many names an error lists at most.
 const LISTED: usize = 5;
 
@@ -52,8 +52,8 @@ pub struct Description {
     pub exports: Vec<Item>,
     /// How many core modules it is made of, those of inner components included.
     pub modules: usize,
-    /// Whether it has a custom section with a manifest.
-    pub manifest: bool,
+    /// What its custom section with a manifest holds: the first one, if there are several.
+    pub manifest: Option<Vec<u8>>,
 }
 
 /// Why a file cannot be a proxy of this host. Reads like the end of a sentence that begins with the file's name.
@@ -140,6 +140,16 @@ fn listed(names: &[String]) -> String {
     }
 }
 
+/// The SHA-256 of a component's bytes, in hexadecimal digits.
+pub fn digest(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().fold(String::new(), |mut digits, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
+}
+
 /// Reads what a component is. Nothing is validated beyond its outer structure.
 ///
 /// # Errors
@@ -206,7 +216,11 @@ fn read(bytes: &[u8]) -> wasmparser::Result<Description> {
                 }
             }
             Payload::CustomSection(section) if depth == 0 => {
-                description.manifest |= section.name() == MANIFEST_SECTION;
+                if section.name() == manifest::SECTION && description.manifest.is_none() {
+                    // One byte more tells that it is too large.
+                    let most = section.data().len().min(manifest::MAX_SIZE + 1);
+                    description.manifest = Some(section.data()[..most].to_vec());
+                }
             }
             _ => {}
         }
@@ -335,7 +349,7 @@ mod tests {
                 })
                 .collect(),
             modules: 1,
-            manifest: false,
+            manifest: None,
         }
     }
 

@@ -3,13 +3,17 @@
 use super::bindings::ProxyPre;
 use super::cache::Cache;
 use super::describe;
-use super::limits::{MAX_COMPONENT, ProxyLimits, TICK};
+use super::limits::{MAX_COMPONENT, TICK};
+use super::record::Record;
 use super::state::State;
 use crate::fault::{Class, Fault, Phase};
+use crate::grants::Policy;
+use crate::limits::{Limit, Limits};
 use crate::log::ProxyLog;
+use crate::manifest::Manifest;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use wasmtime::component::{Component, HasSelf, Linker};
@@ -30,6 +34,10 @@ pub struct Sandbox {
 pub struct Prepared {
     /// How long compiling took; none if the compiled code came from the cache.
     pub compiled: Option<Duration>,
+    /// Its manifest, if it has one, and what is wrong with that.
+    pub manifest: Option<(Manifest, Vec<String>)>,
+    /// What tells this component from all others: the SHA-256 of its bytes.
+    pub digest: String,
     pre: ProxyPre<State>,
     clock: Arc<Clock>,
 }
@@ -39,19 +47,25 @@ pub struct Loaded {
     /// The proxy's name.
     pub name: Arc<str>,
     /// Its limits.
-    pub limits: ProxyLimits,
+    pub limits: Limits,
+    /// What it may do.
+    pub policy: Arc<Policy>,
+    /// What is kept of it over the lives of its instances.
+    pub record: Arc<Record>,
     pub(super) log: ProxyLog,
     prepared: Arc<Prepared>,
 }
 
 impl Loaded {
-    /// Uses a component as the proxy with this name.
-    pub fn new(prepared: Arc<Prepared>, name: &str, limits: ProxyLimits) -> Self {
+    /// Uses a component as the proxy with this name. `keeps_changes` says whether its record keeps the texts of what it changes.
+    pub fn new(prepared: Arc<Prepared>, name: &str, limits: Limits, policy: Arc<Policy>, keeps_changes: bool) -> Self {
         let name: Arc<str> = name.into();
         Self {
-            log: ProxyLog::new(name.clone()),
+            log: ProxyLog::new(name.clone(), limits.count(Limit::Log)),
             name,
             limits,
+            policy,
+            record: Arc::new(Record::new(&limits, keeps_changes)),
             prepared,
         }
     }
@@ -108,8 +122,8 @@ impl Sandbox {
     /// A load fault that names the file and what is wrong with it.
     pub fn load(&self, file: &Path) -> Result<Prepared, Fault> {
         let source = read_component(file)?;
-        describe::describe(&source)
-            .and_then(|description| description.check())
+        let description = describe::describe(&source)
+            .and_then(|description| description.check().map(|()| description))
             .map_err(|unsuitable| load(file, unsuitable.to_string()))?;
         let begun = Instant::now();
         let cached = self.cache.as_ref().and_then(|cache| cache.get(&self.engine, &source));
@@ -140,6 +154,8 @@ impl Sandbox {
             })?;
         Ok(Prepared {
             compiled,
+            manifest: description.manifest.as_deref().map(Manifest::read),
+            digest: describe::digest(&source),
             pre,
             clock: self.clock.clone(),
         })
@@ -176,6 +192,8 @@ fn chain(error: &wasmtime::Error) -> String {
 
 /// Advances the engine's epoch while calls are being made, and sleeps otherwise.
 pub(super) struct Clock {
+    /// How often it has ticked.
+    ticks: AtomicU64,
     asleep: AtomicBool,
     idle: AtomicU32,
     thread: Thread,
@@ -190,6 +208,7 @@ impl Clock {
             }
         })?;
         let clock = Arc::new(Self {
+            ticks: AtomicU64::new(0),
             asleep: AtomicBool::new(false),
             idle: AtomicU32::new(0),
             thread: handle.thread().clone(),
@@ -197,6 +216,11 @@ impl Clock {
         // The thread waits for exactly this message.
         let _ = send.send(Arc::downgrade(&clock));
         Ok(clock)
+    }
+
+    /// How often it has ticked.
+    pub(super) fn ticks(&self) -> u64 {
+        self.ticks.load(Ordering::Relaxed)
     }
 
     /// Makes sure that epochs advance for a while.
@@ -214,6 +238,7 @@ fn run(engine: &EngineWeak, clock: &std::sync::Weak<Clock>) {
         let Some(clock) = clock.upgrade() else { return };
         let Some(engine) = engine.upgrade() else { return };
         engine.increment_epoch();
+        clock.ticks.fetch_add(1, Ordering::Relaxed);
         if clock.idle.fetch_add(1, Ordering::Relaxed) > IDLE_TICKS {
             clock.asleep.store(true, Ordering::Release);
             drop((clock, engine));

@@ -2,13 +2,15 @@
 
 use super::bindings::{How as WitHow, Proxy, Receipt as WitReceipt};
 use super::engine::{Clock, Loaded};
-use super::limits::{FIRST_TICKS, MAX_HANDLES, TICK, TURN_TICKS, TURN_TIME};
+use super::limits::FIRST_TICKS;
+use super::meter::{OutOfTime, shown};
 use super::state::State;
 use crate::fault::{Class, Fault, Phase};
-use crate::message::{How, Interest, Peer, Receipt, Registration, Turn, TurnResult};
+use crate::limits::{Limit, Limits};
+use crate::grants::{Policy, Right};
+use crate::message::{Denial, How, Interest, Peer, Receipt, Registration, Turn, TurnResult};
 use crate::wire::text::Text;
 use std::sync::Arc;
-use std::time::Duration;
 use wasmtime::{Store, Trap, UpdateDeadline};
 
 /// A running proxy.
@@ -16,19 +18,8 @@ pub struct Instance {
     store: Store<State>,
     proxy: Proxy,
     clock: Arc<Clock>,
+    limits: Limits,
 }
-
-/// Marks the error that ends a call which computed for too long.
-#[derive(Debug)]
-struct OutOfTime;
-
-impl std::fmt::Display for OutOfTime {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("it computed for too long")
-    }
-}
-
-impl std::error::Error for OutOfTime {}
 
 impl Instance {
     /// Makes an instance and calls its `start`.
@@ -37,9 +28,10 @@ impl Instance {
     ///
     /// The fault, also when the proxy says that its configuration is wrong.
     pub async fn start(loaded: &Loaded, configuration: Text) -> Result<(Self, Registration), Fault> {
-        let mut store = Store::new(loaded.pre().engine(), State::new(loaded.log.clone(), loaded.limits));
+        let limits = loaded.limits;
+        let mut store = Store::new(loaded.pre().engine(), State::new(loaded)?);
         store.limiter(|state| &mut state.limiter);
-        store.set_max_component_handles(MAX_HANDLES);
+        store.set_max_component_handles(limits.count(Limit::Handles));
         let clock = loaded.clock().clone();
         store.epoch_deadline_callback(move |mut context| {
             // A long turn keeps the clock running that ends it.
@@ -47,7 +39,7 @@ impl Instance {
             tick(context.data_mut())
         });
         begin(&mut store, loaded.clock());
-        let started = tokio::time::timeout(TURN_TIME, async {
+        let started = tokio::time::timeout(limits.time(Limit::Time), async {
             let proxy = loaded.pre().instantiate_async(&mut store).await?;
             let configuration = store.data_mut().hand_out(configuration)?;
             let answer = proxy.call_start(&mut store, configuration).await?;
@@ -57,7 +49,7 @@ impl Instance {
         let (proxy, answer) = match started {
             Ok(Ok(started)) => started,
             Ok(Err(error)) => return Err(fault(&mut store, Phase::Start, &error)),
-            Err(_) => return Err(too_long(&mut store, Phase::Start)),
+            Err(_) => return Err(too_long(&mut store, Phase::Start, &limits)),
         };
         let answer = answer.map_err(|reason| {
             Fault::new(
@@ -66,17 +58,29 @@ impl Instance {
                 format!("it does not accept its configuration: {reason}"),
             )
         })?;
+        let wanted: Vec<Interest> = answer.interests.into_iter().map(interest).collect::<Result<_, _>>()?;
+        let (interests, cut) = loaded.policy.cut(&wanted);
+        for interest in cut {
+            loaded.record.deny(denied(&interest));
+        }
         let registration = Registration {
-            interests: answer.interests.into_iter().map(interest).collect::<Result<_, _>>()?,
+            interests,
             protocol_version: answer.protocol_version,
         };
-        let clock = loaded.clock().clone();
-        Ok((Self { store, proxy, clock }, registration))
+        let instance = Self {
+            store,
+            proxy,
+            clock: loaded.clock().clone(),
+            limits,
+        };
+        Ok((instance, registration))
     }
 
     /// Delivers one message. The instance comes back if it can be used again.
     pub async fn turn(mut self, turn: Turn) -> Result<(Self, TurnResult), Fault> {
         begin(&mut self.store, &self.clock);
+        let ticks = self.clock.ticks();
+        let mut waited = false;
         self.store.data_mut().ledger.begin(&turn);
         let message = match self.store.data_mut().give_message(&turn.message) {
             Ok(message) => message,
@@ -91,9 +95,10 @@ impl Instance {
             match std::future::poll_fn(|context| std::task::Poll::Ready(call.as_mut().poll(context))).await {
                 std::task::Poll::Ready(done) => Ok(done),
                 std::task::Poll::Pending => {
+                    waited = true;
                     // Whoever drives this gets to know that the turn lasts, before it goes on.
                     tokio::task::yield_now().await;
-                    tokio::time::timeout(TURN_TIME, call).await
+                    tokio::time::timeout(self.limits.time(Limit::Time), call).await
                 }
             }
         };
@@ -101,27 +106,35 @@ impl Instance {
             Ok(Ok(WitReceipt::Done)) => Receipt::Done,
             Ok(Ok(WitReceipt::Kept)) => Receipt::Kept,
             Ok(Err(error)) => return Err(fault(&mut self.store, Phase::Receive, &error)),
-            Err(_) => return Err(too_long(&mut self.store, Phase::Receive)),
+            Err(_) => return Err(too_long(&mut self.store, Phase::Receive, &self.limits)),
         };
-        let sent = self.store.data_mut().ledger.end(&turn, receipt);
+        let ticks = if waited { 0 } else { self.clock.ticks() - ticks };
+        if let Err(out_of_time) = self.store.data().meter.sampled(ticks) {
+            return Err(Fault::new(Class::Cpu, Phase::Receive, out_of_time.to_string()));
+        }
+        let (sent, within) = self.store.data_mut().ledger.end(&turn, receipt);
+        if !within {
+            let cause = format!(
+                "it sent more than {} messages of its own in a minute; `limits.{}` in consort.toml gives it more",
+                self.limits.get(Limit::MessagesPerMinute),
+                Limit::MessagesPerMinute
+            );
+            return Err(Fault::new(Class::Flood, Phase::Receive, cause));
+        }
         Ok((self, TurnResult { receipt, sent }))
     }
 }
 
 fn begin(store: &mut Store<State>, clock: &Clock) {
     clock.wake();
-    store.data_mut().ticks = 0;
+    store.data_mut().meter.begin();
     store.set_epoch_deadline(FIRST_TICKS);
 }
 
 /// What happens at an epoch deadline. First the call is suspended once, so that the connection can go on without it; from
 /// then on it runs in a task of its own and gives its worker thread away at every tick.
 fn tick(state: &mut State) -> wasmtime::Result<UpdateDeadline> {
-    let first = state.ticks == 0;
-    state.ticks += if first { FIRST_TICKS } else { 1 };
-    if state.ticks > TURN_TICKS {
-        return Err(wasmtime::Error::new(OutOfTime));
-    }
+    let first = state.meter.tick().map_err(wasmtime::Error::new)?;
     if first {
         return Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())));
     }
@@ -151,31 +164,40 @@ fn interest(interest: super::bindings::Interest) -> Result<Interest, Fault> {
     })
 }
 
-fn too_long(store: &mut Store<State>, phase: Phase) -> Fault {
+/// What the audit says of an interest that is not granted as it was wished.
+fn denied(interest: &Interest) -> Denial {
+    let (right, verb) = match interest.how {
+        How::Observe => (Right::Observe, "seeing"),
+        How::Intercept => (Right::Intercept, "taking part in"),
+    };
+    let missing = Policy::missing(right, interest.source, &interest.method);
+    let method = crate::log::printable(&interest.method);
+    let source = interest.source.name();
+    Denial {
+        peer: interest.source,
+        method: interest.method.as_str().into(),
+        reason: format!("{verb} all of `{method}` from the {source} needs {missing}"),
+    }
+}
+
+fn too_long(store: &mut Store<State>, phase: Phase, limits: &Limits) -> Fault {
     store.data().log.flush();
-    let limit = TURN_TIME.as_secs();
-    Fault::new(
-        Class::Timeout,
-        phase,
-        format!("it did not return within {limit} seconds"),
-    )
+    let limit = shown(limits.time(Limit::Time));
+    let cause = format!("it did not return within {limit}; `limits.time` in consort.toml gives it more");
+    Fault::new(Class::Timeout, phase, cause)
 }
 
 /// What an error of wasmtime means.
 fn fault(store: &mut Store<State>, phase: Phase, error: &wasmtime::Error) -> Fault {
     let state = store.data();
     state.log.flush();
-    let (class, cause) = if error.downcast_ref::<OutOfTime>().is_some() {
-        let limit = Duration::as_secs(&(TICK * TURN_TICKS as u32));
-        (
-            Class::Cpu,
-            format!("it computed for more than {limit} seconds in one turn"),
-        )
+    let (class, cause) = if let Some(out_of_time) = error.downcast_ref::<OutOfTime>() {
+        (Class::Cpu, out_of_time.to_string())
     } else if state.limiter.refused {
         (
             Class::Memory,
             format!(
-                "it used up its memory or its JSON handles ({}); give it more with `memory` in consort.toml",
+                "it used up its memory or its JSON handles ({}); `limits.memory` and `limits.handles` in consort.toml give it more",
                 root(error)
             ),
         )

@@ -10,10 +10,12 @@ use wasmtime::Result;
 use wasmtime::component::Resource;
 
 /// What a handle stands for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[allow(unreachable_pub, reason = "the generated bindings name this type and need it public")]
 pub struct Value {
-    text: Text,
+    pub(super) text: Text,
+    /// Whether the proxy wrote the whole text, so that a key may be there twice. Edits of other text never make one so.
+    pub(super) authored: bool,
     /// How many levels edits with other handles' values have put on top: text alone is checked when it comes in.
     added: usize,
 }
@@ -25,7 +27,11 @@ impl State {
     ///
     /// A trap if the proxy has too many handles or too much text behind them; remembered as a memory fault.
     pub(super) fn hand_out(&mut self, text: Text) -> Result<Resource<Value>> {
-        self.hand_out_value(Value { text, added: 0 })
+        self.hand_out_value(Value {
+            text,
+            authored: false,
+            added: 0,
+        })
     }
 
     fn hand_out_value(&mut self, value: Value) -> Result<Resource<Value>> {
@@ -41,10 +47,10 @@ impl State {
     }
 
     /// Takes a handle back.
-    pub(super) fn take_back(&mut self, value: Resource<Value>) -> Result<Text> {
-        let text = self.table.delete(value)?.text;
-        self.held -= text.len().min(self.held);
-        Ok(text)
+    pub(super) fn take_back(&mut self, value: Resource<Value>) -> Result<Value> {
+        let value = self.table.delete(value)?;
+        self.held -= value.text.len().min(self.held);
+        Ok(value)
     }
 
     fn content(&self, content: Content) -> Result<std::result::Result<Value, String>> {
@@ -52,12 +58,12 @@ impl State {
             Content::Text(text) if text.len() > self.max_message => {
                 Err(format!("larger than {} bytes", self.max_message))
             }
-            Content::Text(text) => Text::parse(&text, MAX_DEPTH).map(|text| Value { text, added: 0 }),
-            Content::Value(value) => {
-                let value = self.table.get(&value)?;
-                let (text, added) = (value.text.clone(), value.added);
-                Ok(Value { text, added })
-            }
+            Content::Text(text) => Text::parse(&text, MAX_DEPTH).map(|text| Value {
+                text,
+                authored: true,
+                added: 0,
+            }),
+            Content::Value(value) => Ok(self.table.get(&value)?.clone()),
         })
     }
 }
@@ -83,14 +89,18 @@ impl HostValue for State {
     }
 
     fn get(&mut self, value: Resource<Value>, pointer: String) -> Result<Option<Resource<Value>>> {
-        let Value { text, added } = self.table.get(&value)?;
-        let added = *added;
+        let Value { text, authored, added } = self.table.get(&value)?;
+        // A part may have a key twice whoever wrote it: only whole messages were looked at.
+        let (authored, added) = (*authored || !pointer.is_empty(), *added);
         let part = scan::find(text, &pointer).map(|range| text.slice(range));
-        part.map(|text| self.hand_out_value(Value { text, added })).transpose()
+        part.map(|text| self.hand_out_value(Value { text, authored, added }))
+            .transpose()
     }
 
     fn edit(&mut self, value: Resource<Value>, edits: Vec<WitEdit>) -> Result<std::result::Result<(), String>> {
-        let mut added = self.table.get(&value)?.added;
+        let Value {
+            mut authored, mut added, ..
+        } = *self.table.get(&value)?;
         let mut checked = Vec::with_capacity(edits.len());
         for edit in edits {
             let (pointer, content, make): (_, _, fn(String, Text) -> Edit) = match edit {
@@ -104,6 +114,7 @@ impl HostValue for State {
             match self.content(content)? {
                 Ok(content) => {
                     added = added.max(content.added + pointer.matches('/').count());
+                    authored = if pointer.is_empty() { content.authored } else { authored };
                     checked.push(make(pointer, content.text));
                 }
                 Err(reason) => return Ok(Err(format!("the content for `{pointer}` is {reason}"))),
@@ -122,14 +133,17 @@ impl HostValue for State {
             Err(reason) => return Ok(Err(reason)),
         };
         self.held = self.held - value.text.len().min(self.held) + edited.len();
-        *value = Value { text: edited, added };
+        *value = Value {
+            text: edited,
+            authored,
+            added,
+        };
         Ok(Ok(()))
     }
 
     fn dup(&mut self, value: Resource<Value>) -> Result<Resource<Value>> {
-        let Value { text, added } = self.table.get(&value)?;
-        let (text, added) = (text.clone(), *added);
-        self.hand_out_value(Value { text, added })
+        let copy = self.table.get(&value)?.clone();
+        self.hand_out_value(copy)
     }
 
     fn drop(&mut self, value: Resource<Value>) -> Result<()> {

@@ -1,11 +1,15 @@
 //! What a proxy's store holds.
 
-use super::channel::Ledger;
-use super::limits::{Limiter, MAX_HANDLES, MAX_RANDOM, ProxyLimits};
+use super::engine::Loaded;
+use super::ledger::Ledger;
+use super::limits::{Limiter, MAX_RANDOM};
+use super::meter::Meter;
 use super::output::Output;
+use crate::fault::{Class, Fault, Phase};
+use crate::limits::Limit;
 use crate::log::ProxyLog;
 use wasmtime::component::ResourceTable;
-use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxView, WasiView};
 
 /// The state of a proxy's store.
 pub(super) struct State {
@@ -17,33 +21,55 @@ pub(super) struct State {
     pub(super) max_message: usize,
     /// Bytes of JSON text behind handles.
     pub(super) held: usize,
-    /// Ticks that the current call has used.
-    pub(super) ticks: u64,
+    /// What the current call has used.
+    pub(super) meter: Meter,
     wasi: WasiCtx,
 }
 
 impl State {
-    /// The state of a new instance: an empty WASI context whose output goes to the log.
-    pub(super) fn new(log: ProxyLog, limits: ProxyLimits) -> Self {
+    /// The state of a new instance: a WASI context with nothing in it but what was granted, whose output goes to the log.
+    ///
+    /// # Errors
+    ///
+    /// A fault if a granted directory is not there.
+    pub(super) fn new(loaded: &Loaded) -> Result<Self, Fault> {
+        let limits = loaded.limits;
         let mut table = ResourceTable::new();
-        table.set_max_capacity(MAX_HANDLES);
-        let wasi = WasiCtx::builder()
-            .stdout(Output::new(log.clone()))
+        table.set_max_capacity(limits.count(Limit::Handles));
+        let log = loaded.log.clone();
+        let mut wasi = WasiCtx::builder();
+        wasi.stdout(Output::new(log.clone()))
             .stderr(Output::new(log.clone()))
             .allow_tcp(false)
             .allow_udp(false)
-            .max_random_size(MAX_RANDOM)
-            .build();
-        Self {
-            table,
-            limiter: Limiter::new(limits.memory),
-            ledger: Ledger::new(limits.message),
-            log,
-            max_message: limits.message,
-            held: 0,
-            ticks: 0,
-            wasi,
+            .max_random_size(MAX_RANDOM);
+        for (name, value) in loaded.policy.environment() {
+            wasi.env(name, value);
         }
+        for directory in loaded.policy.directories() {
+            let rights = match directory.write {
+                true => FsPerms::ReadWrite,
+                false => FsPerms::ReadOnly,
+            };
+            wasi.preopened_dir(&directory.host, &directory.guest, rights)
+                .map_err(|error| {
+                    let cause = format!(
+                        "the directory {} that it was granted cannot be opened: {error}",
+                        directory.host.display()
+                    );
+                    Fault::new(Class::Load, Phase::Start, cause)
+                })?;
+        }
+        Ok(Self {
+            table,
+            limiter: Limiter::new(limits.get(Limit::Memory)),
+            ledger: Ledger::new(limits, loaded.policy.clone(), loaded.record.clone()),
+            log,
+            max_message: limits.count(Limit::MessageSize),
+            held: 0,
+            meter: Meter::new(limits, loaded.record.clone()),
+            wasi: wasi.build(),
+        })
     }
 }
 

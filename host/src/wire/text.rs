@@ -71,6 +71,22 @@ impl Text {
         self.len == 0
     }
 
+    /// Whether it is the same text; quick where it is the same buffer.
+    pub fn is(&self, other: &Self) -> bool {
+        if self.len != other.len {
+            return false;
+        }
+        let (ours, theirs) = (self.pieces(), other.pieces());
+        let shared = |(one, two): (&Bytes, &Bytes)| one.as_ptr() == two.as_ptr() && one.len() == two.len();
+        if ours.len() == theirs.len() && ours.iter().zip(theirs).all(shared) {
+            return true;
+        }
+        match (ours, theirs) {
+            ([one], [two]) => one == two,
+            _ => self.to_vec() == other.to_vec(),
+        }
+    }
+
     /// The pieces, in order.
     pub fn pieces(&self) -> &[Bytes] {
         match &self.pieces {

@@ -1,6 +1,6 @@
 //! Who decides about the version of the protocol.
 
-use crate::chain::bench::{Bench, answer, everything, ok, registered, request};
+use crate::chain::bench::{Bench, HOLD_TIME, answer, everything, ok, registered, request};
 use crate::chain::{ProxySetup, Role, Router};
 use crate::log::ProxyLog;
 use crate::message::{How, Interest, Peer, Registration};
@@ -24,12 +24,13 @@ fn the_version_offered_is_the_least_that_intercepting_proxies_understand() {
     ] {
         let setups = proxies.into_iter().map(|(interests, protocol_version)| ProxySetup {
             name: "p".into(),
-            log: ProxyLog::new("p".into()),
+            log: ProxyLog::new("p".into(), 65_536),
             registration: Registration {
                 interests,
                 protocol_version,
             },
             on_failure: Default::default(),
+            hold_time: HOLD_TIME,
         });
         let mut bench = Bench {
             router: Router::new(Role::Agent, setups.collect(), None),
@@ -45,9 +46,10 @@ fn the_version_offered_is_the_least_that_intercepting_proxies_understand() {
 fn a_proxy_cannot_change_the_protocol_version() {
     let setup = ProxySetup {
         name: "p".into(),
-        log: ProxyLog::new("p".into()),
+        log: ProxyLog::new("p".into(), 65_536),
         registration: registered(everything()),
         on_failure: Default::default(),
+        hold_time: HOLD_TIME,
     };
     let mut bench = Bench {
         router: Router::new(Role::Agent, vec![setup], None),

@@ -1,0 +1,483 @@
+//! What a proxy owns, and what it has sent in the turn at hand. Everything that it sends is checked here at once: against what it
+//! owns, against its limits, and against what it was granted.
+
+use super::bindings::consort::proxy::channel::Refusal;
+use super::record::Record;
+use crate::grants::{Checked, Policy, Right, initialize_answer, originated, passed_on};
+use crate::limits::{Limit, Limits};
+use crate::message::{
+    Change, Denial, Message, Notification, Outcome, Peer, Receipt, Request, RequestId, Response, Sent, Ticket, Turn,
+};
+use crate::wire::scan;
+use crate::wire::text::Text;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+type Verdict = Result<(), Refusal>;
+
+/// Answers up to this size are searched for the session that they bring into being; those are short.
+const MAX_BIRTH: usize = 64 * 1024;
+
+/// What the proxy owns, and what it has sent in this turn.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    limits: Limits,
+    policy: Arc<Policy>,
+    record: Arc<Record>,
+    tickets: HashMap<Ticket, Holding>,
+    /// Its own requests, each with the ticket that it carries on.
+    requests: HashMap<RequestId, Option<Ticket>>,
+    sent: Vec<Sent>,
+    bytes: usize,
+    /// Messages of its own making in this turn.
+    originated: u64,
+    /// The session that it was shown last.
+    session: Option<Arc<str>>,
+    open: bool,
+    replay: bool,
+}
+
+/// A delivered message that the proxy has not done with.
+#[derive(Clone, Debug)]
+struct Holding {
+    source: Peer,
+    request: bool,
+    method: Arc<str>,
+    /// As it came.
+    params: Option<Text>,
+    /// Sent on without an id: it may still be answered, but not sent on again.
+    passed: bool,
+    /// Sent on, with or without an id.
+    carried: bool,
+    /// What came back for it.
+    answer: Option<Outcome>,
+    /// The proxy wanted to answer it and must not: the host does so with what comes back.
+    denied: bool,
+}
+
+impl Ledger {
+    /// Of a proxy that owns nothing yet.
+    pub(super) fn new(limits: Limits, policy: Arc<Policy>, record: Arc<Record>) -> Self {
+        Self {
+            limits,
+            policy,
+            record,
+            tickets: HashMap::new(),
+            requests: HashMap::new(),
+            sent: Vec::new(),
+            bytes: 0,
+            originated: 0,
+            session: None,
+            open: false,
+            replay: false,
+        }
+    }
+
+    /// Opens a turn: the delivered message becomes the proxy's.
+    pub(super) fn begin(&mut self, turn: &Turn) {
+        for ticket in &turn.closed {
+            self.tickets.remove(ticket);
+        }
+        self.open = true;
+        self.replay = turn.replay;
+        self.bytes = 0;
+        self.originated = 0;
+        self.shown(turn);
+        let (request, method, params) = match &turn.message {
+            Message::Response(response) if turn.copy => return self.shown_birth(&response.outcome),
+            Message::Response(response) => return self.response_comes(response),
+            Message::Request(request) => (true, &request.method, &request.params),
+            Message::Notification(notification) => (false, &notification.method, &notification.params),
+        };
+        if !turn.copy {
+            let holding = Holding {
+                source: turn.source,
+                request,
+                method: method.clone(),
+                params: params.clone(),
+                passed: false,
+                carried: false,
+                answer: None,
+                denied: false,
+            };
+            self.tickets.insert(turn.ticket, holding);
+        }
+    }
+
+    /// The session of a delivered message is one that the proxy was shown.
+    fn shown(&mut self, turn: &Turn) {
+        let known = |session: &Arc<str>| self.session.as_ref().is_some_and(|last| Arc::ptr_eq(last, session));
+        match &turn.session {
+            Some(session) if known(session) => {}
+            Some(session) => {
+                self.record.show(session);
+                self.session = Some(session.clone());
+            }
+            None if turn.copy => {
+                let params = match &turn.message {
+                    Message::Request(request) => request.params.as_ref(),
+                    Message::Notification(notification) => notification.params.as_ref(),
+                    Message::Response(_) => None,
+                };
+                if let Some(session) = params.and_then(|params| scan::string_member(params, "sessionId")) {
+                    self.record.show(&session.into());
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn shown_birth(&self, outcome: &Outcome) {
+        if let Ok(result) = outcome
+            && result.len() <= MAX_BIRTH
+            && let Some(session) = scan::string_member(result, "sessionId")
+        {
+            self.record.show(&session.into());
+        }
+    }
+
+    fn response_comes(&mut self, response: &Response) {
+        self.shown_birth(&response.outcome);
+        let Some(Some(ticket)) = self.requests.remove(&response.id) else {
+            return;
+        };
+        let Some(holding) = self.tickets.get_mut(&ticket) else {
+            return;
+        };
+        if self.policy.may(Right::Answer, holding.source, &holding.method) {
+            return;
+        }
+        let outcome = response.outcome.clone();
+        if !holding.denied {
+            holding.answer = Some(outcome);
+        } else if let Some(holding) = self.tickets.remove(&ticket) {
+            let answer = Message::Response(Response { id: ticket, outcome });
+            self.sent.push(Sent::Message(holding.source, answer));
+        }
+    }
+
+    /// Ends a turn and hands over what was sent, and whether the proxy has kept within its messages.
+    pub(super) fn end(&mut self, turn: &Turn, receipt: Receipt) -> (Vec<Sent>, bool) {
+        self.open = false;
+        if receipt == Receipt::Done && self.tickets.get(&turn.ticket).is_some_and(|holding| !holding.request) {
+            self.tickets.remove(&turn.ticket);
+        }
+        let within = self.originated == 0 || self.record.originate(self.originated);
+        (std::mem::take(&mut self.sent), within)
+    }
+
+    /// Lets go of a kept notification.
+    pub(super) fn release(&mut self, ticket: Ticket) {
+        if self.tickets.get(&ticket).is_some_and(|holding| !holding.request) {
+            self.tickets.remove(&ticket);
+            self.sent.push(Sent::Release(ticket));
+        }
+    }
+
+    /// Takes a message. `authored` tells that the proxy wrote its whole text.
+    pub(super) fn send(&mut self, to: Peer, message: Message, authored: bool) -> Verdict {
+        let size = size(&message);
+        let most = self.limits.count(Limit::MessageSize);
+        if !self.open {
+            return Err(Refusal::Closed);
+        }
+        if size > most {
+            return Err(Refusal::TooLarge);
+        }
+        let full = self.sent.len() >= self.limits.count(Limit::Messages);
+        if full || self.bytes + size > most.saturating_mul(2) {
+            return Err(Refusal::Flooded);
+        }
+        if self.replay && !self.fits_replay(to, &message) {
+            return Err(Refusal::Closed);
+        }
+        match message {
+            Message::Request(request) => self.request(to, request, authored),
+            Message::Notification(notification) => self.notification(to, notification, authored),
+            Message::Response(response) => self.response(to, response),
+        }?;
+        self.bytes += size;
+        Ok(())
+    }
+
+    /// While `initialize` is replayed after a rebuild only it goes on, and log lines.
+    fn fits_replay(&self, to: Peer, message: &Message) -> bool {
+        match message {
+            Message::Request(request) => request.on_behalf_of.is_some() && &*request.method == "initialize",
+            Message::Response(_) => true,
+            Message::Notification(notification) => to == Peer::Host && &*notification.method == "host/log",
+        }
+    }
+
+    fn request(&mut self, to: Peer, mut request: Request, authored: bool) -> Verdict {
+        if request.id.is_some_and(|id| self.requests.contains_key(&id)) {
+            return Err(Refusal::UnknownId);
+        }
+        if self.requests.len() >= self.limits.count(Limit::Requests) {
+            return Err(Refusal::Flooded);
+        }
+        let behalf = self.behalf(request.on_behalf_of)?;
+        let onward = behalf.is_some_and(|holding| Some(to) == holding.source.opposite());
+        let straight = request.id.is_none();
+        if straight && !behalf.is_some_and(|holding| holding.request && onward && !holding.passed) {
+            return Err(Refusal::UnknownId);
+        }
+        // Sent a second time, it is a message of the proxy's own.
+        let carries = behalf
+            .is_some_and(|holding| onward && holding.request && !holding.carried && holding.method == request.method);
+        match request.on_behalf_of {
+            Some(ticket) if carries => {
+                if let Err(reason) = self.pass_on(ticket, &mut request.params, authored) {
+                    self.pass_original(ticket, to);
+                    return Err(Refusal::Denied(reason));
+                }
+            }
+            _ => self.originate(to, &request.method, request.params.as_ref())?,
+        }
+        if let Some(ticket) = request.on_behalf_of.filter(|_| onward)
+            && let Some(holding) = self.tickets.get_mut(&ticket)
+        {
+            holding.carried |= carries;
+            holding.passed |= straight;
+            if !holding.request {
+                self.tickets.remove(&ticket);
+            }
+        }
+        if let Some(id) = request.id {
+            self.requests.insert(id, request.on_behalf_of.filter(|_| carries));
+        }
+        self.sent.push(Sent::Message(to, Message::Request(request)));
+        Ok(())
+    }
+
+    fn notification(&mut self, to: Peer, mut notification: Notification, authored: bool) -> Verdict {
+        let behalf = self.behalf(notification.on_behalf_of)?;
+        let onward = behalf.is_some_and(|holding| !holding.request && Some(to) == holding.source.opposite());
+        let carries = onward && behalf.is_some_and(|holding| holding.method == notification.method);
+        match notification.on_behalf_of {
+            Some(ticket) if carries => {
+                if let Err(reason) = self.pass_on(ticket, &mut notification.params, authored) {
+                    self.pass_original(ticket, to);
+                    return Err(Refusal::Denied(reason));
+                }
+            }
+            // Gives up a request of the proxy's own, whatever it names.
+            _ if &*notification.method == "$/cancel_request" => {}
+            _ => self.originate(to, &notification.method, notification.params.as_ref())?,
+        }
+        if let Some(ticket) = notification.on_behalf_of.filter(|_| onward) {
+            self.tickets.remove(&ticket);
+        }
+        self.sent.push(Sent::Message(to, Message::Notification(notification)));
+        Ok(())
+    }
+
+    fn response(&mut self, to: Peer, mut response: Response) -> Verdict {
+        let ticket = response.id;
+        let holding = self.tickets.get(&ticket).ok_or(Refusal::UnknownId)?;
+        if !holding.request || holding.source != to {
+            return Err(Refusal::UnknownId);
+        }
+        if let Err(reason) = self.answer(ticket, &mut response.outcome) {
+            self.answer_otherwise(ticket, to);
+            return Err(Refusal::Denied(reason));
+        }
+        self.tickets.remove(&ticket);
+        self.sent.push(Sent::Message(to, Message::Response(response)));
+        Ok(())
+    }
+
+    /// What a message is sent on behalf of.
+    fn behalf(&self, ticket: Option<Ticket>) -> Result<Option<&Holding>, Refusal> {
+        ticket
+            .map(|ticket| self.tickets.get(&ticket).ok_or(Refusal::UnknownId))
+            .transpose()
+    }
+
+    /// A delivered message goes on, with these params if that may be.
+    fn pass_on(&self, ticket: Ticket, params: &mut Option<Text>, authored: bool) -> Result<(), String> {
+        let Some(holding) = self.tickets.get(&ticket) else {
+            return Ok(());
+        };
+        if same(holding.params.as_ref(), params.as_ref()) {
+            return Ok(());
+        }
+        let (source, method) = (holding.source, &holding.method);
+        let original = holding.params.as_ref();
+        match passed_on(&self.policy, source, method, original, params.as_ref(), authored) {
+            Checked::Fine => {}
+            Checked::As(text, cut) => {
+                if let Some(cut) = cut {
+                    self.deny(source, method, cut.to_owned());
+                }
+                *params = Some(text);
+                if same(original, params.as_ref()) {
+                    return Ok(());
+                }
+            }
+            Checked::Denied(reason) => {
+                self.deny(source, method, reason.clone());
+                return Err(reason);
+            }
+        }
+        let change = || Change {
+            source,
+            method: method.clone(),
+            before: holding.params.clone(),
+            after: params.clone(),
+        };
+        self.record.change(change, source, method);
+        Ok(())
+    }
+
+    /// What must not be changed goes on as it came.
+    fn pass_original(&mut self, ticket: Ticket, to: Peer) {
+        let Some(holding) = self.tickets.get_mut(&ticket) else {
+            return;
+        };
+        holding.passed = true;
+        holding.carried = true;
+        let (method, params, on_behalf_of) = (holding.method.clone(), holding.params.clone(), Some(ticket));
+        let message = match holding.request {
+            true => Message::Request(Request {
+                id: None,
+                on_behalf_of,
+                method,
+                params,
+            }),
+            false => {
+                self.tickets.remove(&ticket);
+                Message::Notification(Notification {
+                    on_behalf_of,
+                    method,
+                    params,
+                })
+            }
+        };
+        self.sent.push(Sent::Message(to, message));
+    }
+
+    /// A delivered request is answered, if that may be.
+    fn answer(&self, ticket: Ticket, outcome: &mut Outcome) -> Result<(), String> {
+        let Some(holding) = self.tickets.get(&ticket) else {
+            return Ok(());
+        };
+        let (source, method) = (holding.source, &holding.method);
+        let before = holding.answer.as_ref();
+        let unchanged = match (before, &*outcome) {
+            (Some(Ok(before)), Ok(now)) | (Some(Err(before)), Err(now)) => before.is(now),
+            _ => false,
+        };
+        if unchanged {
+            return Ok(());
+        }
+        if !self.policy.may(Right::Answer, source, method) {
+            if let (true, Some(Ok(before)), Ok(now)) = (&**method == "initialize", before, &*outcome) {
+                return match initialize_answer(&self.policy, before, now) {
+                    Checked::Fine => Ok(()),
+                    Checked::As(text, cut) => {
+                        if let Some(cut) = cut {
+                            self.deny(source, method, cut.to_owned());
+                        }
+                        *outcome = Ok(text);
+                        Ok(())
+                    }
+                    Checked::Denied(reason) => {
+                        self.deny(source, method, reason.clone());
+                        Err(reason)
+                    }
+                };
+            }
+            let missing = Policy::missing(Right::Answer, source, method);
+            let reason = format!("answering `{}` needs {missing}", crate::log::printable(method));
+            self.deny(source, method, reason.clone());
+            return Err(reason);
+        }
+        let (Ok(after) | Err(after)) = &*outcome;
+        let change = || Change {
+            source,
+            method: method.clone(),
+            before: None,
+            after: Some(after.clone()),
+        };
+        self.record.change(change, source, method);
+        Ok(())
+    }
+
+    /// A request that the proxy must not answer gets the answer that it would have without it.
+    fn answer_otherwise(&mut self, ticket: Ticket, to: Peer) {
+        let Some(holding) = self.tickets.get_mut(&ticket) else {
+            return;
+        };
+        if let Some(outcome) = holding.answer.take() {
+            self.tickets.remove(&ticket);
+            let answer = Message::Response(Response { id: ticket, outcome });
+            self.sent.push(Sent::Message(to, answer));
+        } else if holding.carried {
+            holding.denied = true;
+        } else if let Some(onward) = to.opposite() {
+            self.pass_original(ticket, onward);
+        }
+    }
+
+    /// A message of the proxy's own making.
+    fn originate(&mut self, to: Peer, method: &Arc<str>, params: Option<&Text>) -> Verdict {
+        let checked = match to {
+            Peer::Host => self.ask_host(method, params),
+            _ => originated(&self.policy, to, method, params, |session| self.record.knows(session)),
+        };
+        match checked {
+            Ok(()) => {
+                self.originated += 1;
+                Ok(())
+            }
+            Err(reason) => {
+                self.deny(to, method, reason.clone());
+                Err(Refusal::Denied(reason))
+            }
+        }
+    }
+
+    /// A message to the host. What does no harm needs no grant, and an unknown method is told as such by the host.
+    fn ask_host(&self, method: &str, params: Option<&Text>) -> Result<(), String> {
+        if method == "host/file/read" {
+            let path = params.and_then(|params| scan::string_member(params, "path")).unwrap_or_default();
+            return match self.policy.may_read(&path) || path.is_empty() {
+                true => Ok(()),
+                false => {
+                    let path = crate::log::printable(&path);
+                    Err(format!("reading `{path}` needs the grant `file:{path}`"))
+                }
+            };
+        }
+        match method.starts_with("host/state/") {
+            true => originated(&self.policy, Peer::Host, method, params, |_| true),
+            false => Ok(()),
+        }
+    }
+
+    fn deny(&self, peer: Peer, method: &Arc<str>, reason: String) {
+        let method = method.clone();
+        self.record.deny(Denial { peer, method, reason });
+    }
+}
+
+fn same(one: Option<&Text>, two: Option<&Text>) -> bool {
+    match (one, two) {
+        (Some(one), Some(two)) => one.is(two),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+fn size(message: &Message) -> usize {
+    let method = match message {
+        Message::Request(request) => request.method.len(),
+        Message::Notification(notification) => notification.method.len(),
+        Message::Response(_) => 0,
+    };
+    method + message.text().map_or(0, Text::len)
+}
+
+#[cfg(test)]
+mod tests;

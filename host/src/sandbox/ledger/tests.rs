@@ -1,0 +1,285 @@
+//! The ledger's rules, without WebAssembly.
+
+use super::*;
+
+fn ledger(grants: &[&str]) -> Ledger {
+    let limits = Limits::default();
+    let policy = Policy::new(grants.iter().map(|grant| grant.parse().unwrap()));
+    Ledger::new(limits, Arc::new(policy), Arc::new(Record::new(&limits, true)))
+}
+
+fn turn(source: Peer, ticket: Ticket, message: Message) -> Turn {
+    Turn {
+        source,
+        ticket,
+        message,
+        copy: false,
+        closed: Vec::new(),
+        replay: false,
+        session: None,
+    }
+}
+
+fn request(id: Option<RequestId>, on_behalf_of: Option<Ticket>) -> Message {
+    Message::Request(Request {
+        id,
+        on_behalf_of,
+        method: "m".into(),
+        params: None,
+    })
+}
+
+fn notification(on_behalf_of: Option<Ticket>) -> Message {
+    Message::Notification(Notification {
+        on_behalf_of,
+        method: "n".into(),
+        params: None,
+    })
+}
+
+fn answer(id: u64) -> Message {
+    Message::Response(Response {
+        id,
+        outcome: Ok(Text::trusted("null")),
+    })
+}
+
+fn refused(result: std::result::Result<(), Refusal>) -> &'static str {
+    match result {
+        Ok(()) => "sent",
+        Err(Refusal::UnknownId) => "unknown-id",
+        Err(Refusal::Closed) => "closed",
+        Err(Refusal::Flooded) => "flooded",
+        Err(_) => "other",
+    }
+}
+
+#[test]
+fn a_request_is_passed_on_once_and_answered_once() {
+    let mut ledger = ledger(&["everything"]);
+    assert_eq!(refused(ledger.send(Peer::Agent, request(Some(1), None), false)), "closed");
+    ledger.begin(&turn(Peer::Client, 5, request(None, None)));
+    assert_eq!(refused(ledger.send(Peer::Client, request(None, Some(5)), false)), "unknown-id");
+    assert_eq!(refused(ledger.send(Peer::Agent, request(None, Some(6)), false)), "unknown-id");
+    assert_eq!(refused(ledger.send(Peer::Agent, request(None, None), false)), "unknown-id");
+    assert_eq!(refused(ledger.send(Peer::Agent, request(None, Some(5)), false)), "sent");
+    assert_eq!(refused(ledger.send(Peer::Agent, request(None, Some(5)), false)), "unknown-id");
+    assert_eq!(refused(ledger.send(Peer::Agent, answer(5), false)), "unknown-id");
+    assert_eq!(refused(ledger.send(Peer::Client, answer(5), false)), "sent");
+    assert_eq!(refused(ledger.send(Peer::Client, answer(5), false)), "unknown-id");
+}
+
+#[test]
+fn own_ids_are_free_again_after_the_response() {
+    let mut ledger = ledger(&["everything"]);
+    ledger.begin(&turn(Peer::Client, 5, request(None, None)));
+    assert_eq!(refused(ledger.send(Peer::Agent, request(Some(1), Some(5)), false)), "sent");
+    assert_eq!(
+        refused(ledger.send(Peer::Host, request(Some(1), Some(5)), false)),
+        "unknown-id"
+    );
+    ledger.begin(&turn(Peer::Agent, 6, answer(1)));
+    assert_eq!(refused(ledger.send(Peer::Agent, request(Some(1), Some(5)), false)), "sent");
+}
+
+#[test]
+fn a_notification_is_spent_when_sent_on_done_or_released() {
+    let mut ledger = ledger(&["everything"]);
+    let delivered = turn(Peer::Agent, 7, notification(None));
+    ledger.begin(&delivered);
+    assert_eq!(refused(ledger.send(Peer::Agent, answer(7), false)), "unknown-id");
+    assert_eq!(refused(ledger.send(Peer::Agent, notification(Some(7)), false)), "sent");
+    assert_eq!(refused(ledger.send(Peer::Client, notification(Some(7)), false)), "sent");
+    assert_eq!(refused(ledger.send(Peer::Client, notification(Some(7)), false)), "unknown-id");
+    let delivered = turn(Peer::Agent, 8, notification(None));
+    ledger.begin(&delivered);
+    assert_eq!(ledger.end(&delivered, Receipt::Done).0.len(), 2);
+    ledger.begin(&turn(Peer::Agent, 9, notification(None)));
+    assert_eq!(refused(ledger.send(Peer::Client, notification(Some(8)), false)), "unknown-id");
+}
+
+#[test]
+fn copies_and_closed_tickets_give_no_rights() {
+    let mut ledger = ledger(&["everything"]);
+    let mut copy = turn(Peer::Client, 3, request(None, None));
+    copy.copy = true;
+    ledger.begin(&copy);
+    assert_eq!(refused(ledger.send(Peer::Client, answer(3), false)), "unknown-id");
+    ledger.begin(&turn(Peer::Client, 4, request(None, None)));
+    let mut next = turn(Peer::Client, 5, request(None, None));
+    next.closed.push(4);
+    ledger.begin(&next);
+    assert_eq!(refused(ledger.send(Peer::Client, answer(4), false)), "unknown-id");
+}
+
+#[test]
+fn one_turn_is_bounded() {
+    let mut ledger = ledger(&["everything"]);
+    ledger.begin(&turn(Peer::Client, 1, request(None, None)));
+    for _ in 0..1_000 {
+        assert_eq!(refused(ledger.send(Peer::Client, notification(None), false)), "sent");
+    }
+    assert_eq!(refused(ledger.send(Peer::Client, notification(None), false)), "flooded");
+}
+
+fn message(method: &str, id: Option<RequestId>, on_behalf_of: Option<Ticket>, params: &str) -> Message {
+    Message::Request(Request {
+        id,
+        on_behalf_of,
+        method: method.into(),
+        params: Some(Text::trusted(params.to_owned())),
+    })
+}
+
+fn update(on_behalf_of: Option<Ticket>, params: &str) -> Message {
+    Message::Notification(Notification {
+        on_behalf_of,
+        method: "session/update".into(),
+        params: Some(Text::trusted(params.to_owned())),
+    })
+}
+
+fn response(id: u64, result: &str) -> Message {
+    Message::Response(Response {
+        id,
+        outcome: Ok(Text::trusted(result.to_owned())),
+    })
+}
+
+/// What left in the turn at hand, a line each.
+fn left(ledger: &mut Ledger) -> Vec<String> {
+    std::mem::take(&mut ledger.sent)
+        .into_iter()
+        .map(|sent| match sent {
+            Sent::Message(to, message) => {
+                let text = message.text().map(Text::to_text).unwrap_or_default();
+                let what = match &message {
+                    Message::Request(request) => format!("{} id {:?}", request.method, request.id),
+                    Message::Notification(notification) => notification.method.to_string(),
+                    Message::Response(response) => format!("answer {}", response.id),
+                };
+                format!("{}: {what} {text}", to.name())
+            }
+            Sent::Release(ticket) => format!("release {ticket}"),
+        })
+        .collect()
+}
+
+fn denials(ledger: &Ledger) -> Vec<String> {
+    let news = ledger.record.news().unwrap_or_default();
+    news.denials.into_iter().map(|denial| denial.reason).collect()
+}
+
+#[test]
+fn an_answer_without_the_right_to_it_makes_the_original_go_on() {
+    let mut ledger = ledger(&["intercept:agent:session/request_permission"]);
+    let asked = r#"{"sessionId":"s","options":[]}"#;
+    ledger.begin(&turn(Peer::Agent, 5, message("session/request_permission", None, None, asked)));
+    assert_eq!(refused(ledger.send(Peer::Agent, response(5, "{}"), true)), "other");
+    assert_eq!(
+        left(&mut ledger),
+        [format!("client: session/request_permission id None {asked}")]
+    );
+    assert!(denials(&ledger)[0].contains("decide-permissions"));
+    let again = message("session/request_permission", None, Some(5), asked);
+    assert_eq!(refused(ledger.send(Peer::Client, again, false)), "unknown-id");
+}
+
+#[test]
+fn an_answer_that_was_changed_without_the_right_to_it_is_given_as_it_came() {
+    for late in [false, true] {
+        let mut ledger = ledger(&["intercept:client:session/prompt"]);
+        let prompt = r#"{"sessionId":"s","prompt":[]}"#;
+        ledger.begin(&turn(Peer::Client, 5, message("session/prompt", None, None, prompt)));
+        let onward = message("session/prompt", Some(1), Some(5), prompt);
+        assert_eq!(refused(ledger.send(Peer::Agent, onward, false)), "sent");
+        left(&mut ledger);
+        let given = [r#"client: answer 5 {"stopReason":"end_turn"}"#];
+        if late {
+            // It answers before the answer is there.
+            assert_eq!(refused(ledger.send(Peer::Client, response(5, "{}"), true)), "other");
+            assert_eq!(left(&mut ledger), [""; 0]);
+        }
+        ledger.begin(&turn(Peer::Agent, 6, response(1, r#"{"stopReason":"end_turn"}"#)));
+        if !late {
+            assert_eq!(refused(ledger.send(Peer::Client, response(5, "{}"), true)), "other");
+        }
+        assert_eq!(left(&mut ledger), given);
+        assert_eq!(refused(ledger.send(Peer::Client, response(5, "{}"), true)), "unknown-id");
+    }
+}
+
+#[test]
+fn an_answer_as_it_came_needs_no_right() {
+    let mut ledger = ledger(&["intercept:client:session/prompt"]);
+    ledger.begin(&turn(Peer::Client, 5, message("session/prompt", None, None, "{}")));
+    let onward = message("session/prompt", Some(1), Some(5), r#"{"prompt":[1]}"#);
+    assert_eq!(refused(ledger.send(Peer::Agent, onward, false)), "sent");
+    ledger.begin(&turn(Peer::Agent, 6, response(1, r#"{"a":1.10}"#)));
+    assert_eq!(refused(ledger.send(Peer::Client, response(5, r#"{"a":1.10}"#), true)), "sent");
+    assert_eq!(denials(&ledger), [""; 0]);
+    assert_eq!(ledger.record.take_changed(), [(Peer::Client, "session/prompt".into(), 1)]);
+}
+
+#[test]
+fn a_change_without_the_right_to_it_makes_the_original_go_on() {
+    let mut ledger = ledger(&["answer:client:session/prompt"]);
+    let prompt = r#"{"sessionId":"s","prompt":[]}"#;
+    ledger.begin(&turn(Peer::Client, 5, message("session/prompt", None, None, prompt)));
+    let changed = message("session/prompt", Some(1), Some(5), r#"{"sessionId":"s","prompt":[1]}"#);
+    assert_eq!(refused(ledger.send(Peer::Agent, changed, false)), "other");
+    assert_eq!(left(&mut ledger), [format!("agent: session/prompt id None {prompt}")]);
+    assert!(denials(&ledger)[0].contains("change-prompts"));
+}
+
+#[test]
+fn another_session_is_out_of_reach() {
+    let mut ledger = ledger(&["change-answers"]);
+    let mut delivered = turn(Peer::Agent, 5, update(None, r#"{"sessionId":"a"}"#));
+    delivered.session = Some("a".into());
+    ledger.begin(&delivered);
+    assert_eq!(
+        refused(ledger.send(Peer::Client, update(Some(5), r#"{"sessionId":"b"}"#), false)),
+        "other"
+    );
+    assert_eq!(left(&mut ledger), [r#"client: session/update {"sessionId":"a"}"#]);
+    for (params, verdict) in [
+        (r#"{"sessionId":"a"}"#, "sent"),
+        (r#"{"sessionId":"b"}"#, "other"),
+        (r#"{"sessionId":"a","sessionId":"b"}"#, "other"),
+    ] {
+        let sent = ledger.send(Peer::Client, update(None, params), true);
+        assert_eq!(refused(sent), verdict, "{params}");
+    }
+}
+
+#[test]
+fn what_was_sent_on_once_is_of_the_proxy_s_own_making_the_second_time() {
+    let mut ledger = ledger(&["change-prompts"]);
+    ledger.begin(&turn(Peer::Client, 5, message("session/prompt", None, None, "{}")));
+    assert_eq!(
+        refused(ledger.send(Peer::Agent, message("session/prompt", Some(1), Some(5), "{}"), false)),
+        "sent"
+    );
+    assert_eq!(
+        refused(ledger.send(Peer::Agent, message("session/prompt", Some(2), Some(5), "{}"), false)),
+        "other"
+    );
+    assert!(denials(&ledger)[0].contains("own-sessions"));
+}
+
+#[test]
+fn the_host_s_services_want_grants_where_they_reach_further_than_the_proxy() {
+    let mut ledger = ledger(&["file:AGENTS.md"]);
+    ledger.begin(&turn(Peer::Client, 5, request(None, None)));
+    let mut ask = |method: &str, params: &str| {
+        let id = ledger.requests.len() as u64;
+        refused(ledger.send(Peer::Host, message(method, Some(id), None, params), true))
+    };
+    assert_eq!(ask("host/sleep", "{}"), "sent");
+    assert_eq!(ask("host/file/read", r#"{"path":"AGENTS.md"}"#), "sent");
+    assert_eq!(ask("host/file/read", r#"{"path":"./AGENTS.md"}"#), "sent");
+    assert_eq!(ask("host/file/read", r#"{"path":".env"}"#), "other");
+    assert_eq!(ask("host/state/get", r#"{"key":"a"}"#), "other");
+    assert_eq!(ask("host/unheard_of", "{}"), "sent");
+}
