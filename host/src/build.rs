@@ -215,14 +215,12 @@ fn replace(file: &Path, bytes: &[u8]) -> anyhow::Result<bool> {
 ///
 /// When a file cannot be read or written, is no TOML, or no component.
 pub fn attach_manifest(component: &Path, file: &Path) -> anyhow::Result<Built> {
-    let text =
-        fs::read_to_string(file).with_context(|| format!("cannot read the manifest {}", file.display()))?;
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read the manifest {}", file.display()))?;
     let fields: Map<String, Value> =
         toml::from_str(&text).map_err(|error| anyhow!("the manifest {}: {}", file.display(), error.message()))?;
     let (manifest, warnings) = Manifest::of(&fields);
     let bytes = sandbox::read_component(component).map_err(|fault| anyhow!(fault.cause))?;
-    let description =
-        describe::describe(&bytes).map_err(|reason| anyhow!("{} {reason}", component.display()))?;
+    let description = describe::describe(&bytes).map_err(|reason| anyhow!("{} {reason}", component.display()))?;
     let attached = manifest::attach(&bytes, &manifest.to_section())
         .map_err(|reason| anyhow!("{} {reason}", component.display()))?;
     let name = component.file_stem().unwrap_or_default().to_string_lossy().into_owned();

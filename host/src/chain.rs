@@ -9,6 +9,7 @@ mod commit;
 mod conductor;
 mod edges;
 mod handshake;
+mod holding;
 mod host;
 mod interest;
 mod lanes;

@@ -9,8 +9,8 @@ use crate::agent::AgentCommand;
 use crate::connection::ProxyOptions;
 use crate::message::OnFailure;
 use anyhow::Context;
-pub(crate) use reader::{bytes, shown};
 use reader::{Reader, one_line};
+pub(crate) use reader::{bytes, shown};
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
@@ -204,7 +204,10 @@ mod tests {
         );
         let grants: Vec<_> = first.grants.iter().map(ToString::to_string).collect();
         assert_eq!(grants[0], "decide-permissions");
-        assert!(grants[1].ends_with("/notes=/notes") && !grants[1].contains('~'), "{grants:?}");
+        assert!(
+            grants[1].ends_with("/notes=/notes") && !grants[1].contains('~'),
+            "{grants:?}"
+        );
         assert_eq!(grants[2], "directory:/etc/consort/docs=docs");
         assert_eq!(
             serde_json::from_str::<Value>(&first.configuration).unwrap(),
@@ -241,7 +244,10 @@ mod tests {
             ("7", "must be a table"),
         ] {
             let said = complaint(&format!("[[proxies]]\nfile = \"a\"\nlimits = {limits}"));
-            assert!(said.starts_with("/etc/consort/consort.toml:3: ") && said.contains(word), "{said}");
+            assert!(
+                said.starts_with("/etc/consort/consort.toml:3: ") && said.contains(word),
+                "{said}"
+            );
         }
         let said = complaint("[[proxies]]\nfile = \"a\"\ngrant = [\"read-prompts\", \"nonsense\"]");
         assert!(said.contains("consort.toml:3: ") && said.contains("nonsense"), "{said}");

@@ -91,17 +91,35 @@ impl Limit {
             // The start of an interpreter takes a slow machine seconds; a Rust proxy takes microseconds.
             Self::Cpu => row("cpu", Unit::Time, 10 * SECOND, 30 * SECOND, 10..=600 * SECOND),
             // Half of one core. Who needs it all the time slows everything else down.
-            Self::CpuPerMinute => row("cpu-per-minute", Unit::Time, 30 * SECOND, 60 * SECOND, 10..=600 * SECOND),
+            Self::CpuPerMinute => row(
+                "cpu-per-minute",
+                Unit::Time,
+                30 * SECOND,
+                60 * SECOND,
+                10..=600 * SECOND,
+            ),
             // Three times the processor time, for machines that have other things to do.
             Self::Time => row("time", Unit::Time, 30 * SECOND, 60 * SECOND, 10..=3_600 * SECOND),
             // What takes longer waits for somebody, and then the clock stands still.
-            Self::HoldTime => row("hold-time", Unit::Time, 60 * SECOND, 600 * SECOND, 100..=86_400 * SECOND),
+            Self::HoldTime => row(
+                "hold-time",
+                Unit::Time,
+                60 * SECOND,
+                600 * SECOND,
+                100..=86_400 * SECOND,
+            ),
             // A session that is replayed has hundreds.
             Self::Messages => row("messages", Unit::Count, 1_000, 10_000, 1..=1_000_000),
             // As long as the longest line, which cuts it as well.
             Self::MessageSize => row("message-size", Unit::Bytes, 1 << 30, 1 << 30, KIB..=1 << 30),
             // Far above what a person can read, far below what two proxies reach that send each other the same thing for ever.
-            Self::MessagesPerMinute => row("messages-per-minute", Unit::Count, 100_000, 1_000_000, 1..=1_000_000_000),
+            Self::MessagesPerMinute => row(
+                "messages-per-minute",
+                Unit::Count,
+                100_000,
+                1_000_000,
+                1..=1_000_000_000,
+            ),
             // The chain gives a proxy nothing new well before that, so that one which waits with each message never meets it.
             Self::Requests => row("requests", Unit::Count, 16_384, 16_384, 1..=16_384),
             // One turn needs a handful; a proxy that remembers one for each of its sessions thousands. wasmtime's own default of

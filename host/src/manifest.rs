@@ -75,7 +75,9 @@ impl Manifest {
         let on_failure = text("on-failure").and_then(|value| {
             let known = crate::config::on_failure(&value);
             if known.is_none() {
-                warnings.push(format!("`on-failure` must be \"bypass\" or \"closed\", not \"{value}\""));
+                warnings.push(format!(
+                    "`on-failure` must be \"bypass\" or \"closed\", not \"{value}\""
+                ));
             }
             known
         });
@@ -227,9 +229,24 @@ mod tests {
             br#"{"name":7,"colour":"red","on-failure":"maybe","grants":{"rule-the-world":"why not","read-prompts":1},"limits":{"memory":-1,"luck":3,"cpu":5}}"#,
         );
         assert_eq!(manifest.wishes.len(), 1);
-        assert_eq!((manifest.name, manifest.on_failure, manifest.limits.len()), (None, None, 0));
-        for word in ["`name`", "colour", "maybe", "rule-the-world", "reason", "`memory`", "luck", "`cpu`"] {
-            assert!(warnings.iter().any(|warning| warning.contains(word)), "{word}: {warnings:?}");
+        assert_eq!(
+            (manifest.name, manifest.on_failure, manifest.limits.len()),
+            (None, None, 0)
+        );
+        for word in [
+            "`name`",
+            "colour",
+            "maybe",
+            "rule-the-world",
+            "reason",
+            "`memory`",
+            "luck",
+            "`cpu`",
+        ] {
+            assert!(
+                warnings.iter().any(|warning| warning.contains(word)),
+                "{word}: {warnings:?}"
+            );
         }
         for text in [&b"[]"[..], b"{", b"", b"\xff"] {
             let (manifest, warnings) = Manifest::read(text);

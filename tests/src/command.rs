@@ -29,7 +29,9 @@ const GRANTS: &str = "*=everything,file:**";
 /// test says what they may.
 pub fn command(arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut arguments: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
-    let with_proxies = arguments.first().is_some_and(|first| ["run", "proxy", "prompt"].iter().any(|name| first == name));
+    let with_proxies = arguments
+        .first()
+        .is_some_and(|first| ["run", "proxy", "prompt"].iter().any(|name| first == name));
     if with_proxies && !arguments.iter().any(|argument| *argument == "--grant") {
         arguments.splice(1..1, ["--grant", GRANTS].map(OsStr::new));
     }

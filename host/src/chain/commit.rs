@@ -60,6 +60,7 @@ impl Router {
         let Some(owned) = self.proxies[index].tickets.get_mut(&ticket) else {
             return;
         };
+        owned.idle_since = None;
         let mut fresh = Vec::new();
         for hold in &mut owned.holds {
             if hold.origin == origin && !std::mem::replace(&mut hold.turned, true) {
@@ -75,6 +76,7 @@ impl Router {
                 }
             }
         }
+        self.watch_holding();
     }
 
     /// The proxy does not own a message any more; what it held up goes on after this.

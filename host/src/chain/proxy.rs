@@ -10,7 +10,7 @@ use crate::message::{Message, OnFailure, Outcome, Peer, Registration, RequestId,
 use crate::wire::text::Text;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Copies that wait for an observer; more are dropped and counted.
 const MAX_COPIES: usize = 256;
@@ -47,6 +47,8 @@ pub(super) struct ProxyState {
     /// The latest version of ACP that it understands.
     pub(super) version: u64,
     pub(super) on_failure: OnFailure,
+    /// How long it may keep a message while nobody owes it an answer.
+    pub(super) hold_time: Duration,
     /// Messages that were dropped or refused because the proxy had failed, and lets nothing past it then.
     pub(super) shut_out: u64,
     pub(super) status: Status,
@@ -98,6 +100,8 @@ pub(super) struct Owned {
     pub(super) direction: Direction,
     pub(super) what: OwnedWhat,
     pub(super) holds: Vec<Hold>,
+    /// Since when the proxy could have done something about it, as far as anybody has looked.
+    pub(super) idle_since: Option<Instant>,
 }
 
 /// Something that keeps back what comes behind it.
@@ -186,6 +190,7 @@ impl ProxyState {
             interests: Interests::new(&setup.registration.interests),
             version: version(&setup.registration),
             on_failure: setup.on_failure,
+            hold_time: setup.hold_time,
             shut_out: 0,
             status: Status::Ready,
             inbox: VecDeque::new(),
@@ -239,6 +244,11 @@ impl ProxyState {
     /// Whether more waits for it than may while it takes nothing but answers.
     pub(super) fn is_overfull(&self) -> bool {
         self.is_busy() && self.inbox_bytes > MAX_BUSY_BYTES
+    }
+
+    /// What waits for a turn, or has it.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Inbound> {
+        self.inbox.iter().chain(&self.running)
     }
 
     /// Bytes that wait in its inbox.

@@ -32,7 +32,7 @@ impl Router {
         self.restart(index);
     }
 
-    fn fault_text(&self, index: usize, fault: &Fault, sentence: &str) -> Text {
+    pub(super) fn fault_text(&self, index: usize, fault: &Fault, sentence: &str) -> Text {
         let data = serde_json::json!({
             "proxy": &*self.proxies[index].name,
             "phase": fault.phase.name(),
@@ -232,6 +232,7 @@ impl Router {
     pub fn timer(&mut self, now: Instant) {
         self.deliver_born(now);
         self.end_late_replays(now);
+        self.end_long_holds(now);
         self.settle();
     }
 

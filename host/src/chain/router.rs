@@ -142,6 +142,8 @@ pub struct Router {
     /// Holds that ended, to be followed up when the message at hand has found its place.
     pub(super) releases: VecDeque<(usize, Hold)>,
     pub(super) tap: OptionalTap,
+    /// When there is a look at what proxies keep.
+    pub(super) next_look: Option<Instant>,
     next_number: u64,
 }
 
@@ -184,6 +186,7 @@ impl Router {
             overfull: Vec::new(),
             releases: VecDeque::new(),
             tap,
+            next_look: None,
             next_number: 0,
         }
     }

@@ -1,6 +1,7 @@
 //! The chain by itself, one rule a test.
 
 mod closed;
+mod holding;
 mod mcp;
 mod versions;
 mod waiting;
@@ -38,7 +39,7 @@ fn an_answer_never_overtakes_what_a_proxy_holds() {
         bench.at_client(),
         [json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "t", "n": 2}})]
     );
-    let Some(Effect::Sleep { operation, .. }) = bench.router.next_effect() else {
+    let Some(Effect::Sleep { operation, .. }) = bench.effect() else {
         panic!("the sleep is an effect");
     };
     bench.router.host_answer(0, operation, ok(json!({})));
@@ -271,10 +272,7 @@ fn a_new_instance_gets_initialize_again_before_what_waited() {
     bench.client(prompt(1, "a"));
     let (index, _) = bench.turn();
     bench.trap(index);
-    assert!(matches!(
-        bench.router.next_effect(),
-        Some(Effect::Restart { proxy: 0, .. })
-    ));
+    assert!(matches!(bench.effect(), Some(Effect::Restart { proxy: 0, .. })));
     bench.client(prompt(2, "b"));
     assert!(bench.router.next_turn().is_none(), "there is no instance yet");
     bench.router.proxy_restarted(0, Ok(registered(everything())));
@@ -308,7 +306,7 @@ fn a_proxy_that_fails_again_and_again_is_passed_by() {
             Some((index, _)) => bench.trap(index),
             None => assert_ne!(round, 0),
         }
-        while let Some(effect) = bench.router.next_effect() {
+        while let Some(effect) = bench.effect() {
             if let Effect::Restart { after, .. } = effect
                 && after.is_zero()
             {
@@ -469,7 +467,7 @@ fn a_proxy_that_waits_with_each_message_loses_none() {
                 );
                 next_id += 1;
             }
-            while let Some(effect) = bench.router.next_effect() {
+            while let Some(effect) = bench.effect() {
                 if let Effect::Sleep { operation, .. } = effect {
                     sleeps.push(operation);
                 }

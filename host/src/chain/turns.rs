@@ -74,6 +74,7 @@ impl Router {
             direction,
             what: owned,
             holds,
+            idle_since: None,
         };
         proxy.tickets.insert(ticket, owned);
         let source = direction.source();

@@ -171,9 +171,7 @@ impl Reader<'_> {
             };
             let value = match item.get_ref() {
                 DeValue::String(text) => limit.parse(text),
-                DeValue::Integer(_) if limit.unit() != Unit::Time => {
-                    limit.check(self.integer(item, limit.name()).ok())
-                }
+                DeValue::Integer(_) if limit.unit() != Unit::Time => limit.check(self.integer(item, limit.name()).ok()),
                 _ => limit.check(None),
             };
             settings.push((limit, value.map_err(|reason| self.wrong(item.span(), &reason))?));

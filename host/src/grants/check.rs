@@ -23,7 +23,10 @@ pub(crate) enum Checked {
 
 /// Methods that set up a session, and so say which servers run for it and where.
 fn is_setup(method: &str) -> bool {
-    matches!(method, "session/new" | "session/load" | "session/resume" | "session/fork")
+    matches!(
+        method,
+        "session/new" | "session/load" | "session/resume" | "session/fork"
+    )
 }
 
 /// Looks at a message that is sent on with other params than it came with. `authored` tells that the proxy wrote the whole
@@ -96,7 +99,9 @@ pub(crate) fn originated(
         if scan::is_twice(params, "mcpServers") {
             return Err("`mcpServers` is there twice".into());
         }
-        let others = servers(params).into_iter().any(|server| own_server(policy, server).is_none());
+        let others = servers(params)
+            .into_iter()
+            .any(|server| own_server(policy, server).is_none());
         if others {
             return Err(SERVERS.into());
         }
@@ -300,13 +305,26 @@ mod tests {
         let before = text(&json!({"cwd": "/p", "mcpServers": []}));
         let twice = Text::parse(&format!(r#"{{"cwd":"/q","mcpServers":[],"mcpServers":[{STDIO}]}}"#), 10).unwrap();
         for grants in [&["offer-tools"][..], &["session-setup"]] {
-            let checked = passed_on(&policy(grants), Peer::Client, "session/new", Some(&before), Some(&twice), true);
+            let checked = passed_on(
+                &policy(grants),
+                Peer::Client,
+                "session/new",
+                Some(&before),
+                Some(&twice),
+                true,
+            );
             let Checked::As(sent, _) = checked else {
                 panic!("it is not put back with {grants:?}: {checked:?}");
             };
             assert!(!sent.to_text().contains("/bin/sh"), "{}", sent.to_text());
         }
-        let checked = originated(&policy(&["own-sessions"]), Peer::Agent, "session/new", Some(&twice), |_| true);
+        let checked = originated(
+            &policy(&["own-sessions"]),
+            Peer::Agent,
+            "session/new",
+            Some(&twice),
+            |_| true,
+        );
         assert!(checked.is_err());
     }
 
@@ -347,7 +365,15 @@ mod tests {
         let before = text(&json!({"sessionId": "a", "prompt": []}));
         let prompt = |after: &str| {
             let after = Text::parse(after, 10).unwrap();
-            outcome(passed_on(&granted, Peer::Client, "session/prompt", Some(&before), Some(&after), true)).1
+            outcome(passed_on(
+                &granted,
+                Peer::Client,
+                "session/prompt",
+                Some(&before),
+                Some(&after),
+                true,
+            ))
+            .1
         };
         assert_eq!(prompt(r#"{"sessionId":"a","prompt":[1]}"#), "");
         assert!(prompt(r#"{"sessionId":"b","prompt":[]}"#).contains("stay in its session"));
@@ -355,7 +381,9 @@ mod tests {
         assert!(prompt(r#"{"sessionId":"a","sessionId":"b"}"#).contains("twice"));
         let update = |session: &str| {
             let params = text(&json!({"sessionId": session, "update": {}}));
-            originated(&granted, Peer::Client, "session/update", Some(&params), |known| known == "a")
+            originated(&granted, Peer::Client, "session/update", Some(&params), |known| {
+                known == "a"
+            })
         };
         assert!(update("a").is_ok());
         assert!(update("b").unwrap_err().contains("own-sessions"));

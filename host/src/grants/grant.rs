@@ -75,7 +75,9 @@ impl FileGrant {
         match self {
             Self::Named(named) => path == *named,
             Self::Below(folder) if folder.is_empty() => true,
-            Self::Below(folder) => path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/')),
+            Self::Below(folder) => path
+                .strip_prefix(folder.as_str())
+                .is_some_and(|rest| rest.starts_with('/')),
         }
     }
 
@@ -288,7 +290,9 @@ fn raw(text: &str, kind: &str, rest: &str) -> Result<Grant, String> {
         return Err(unknown(text));
     };
     let form = || {
-        format!("`{text}` must have the form {kind}:PEER:METHOD, with client, agent or host as PEER and a method, `prefix/*` or `*` as METHOD")
+        format!(
+            "`{text}` must have the form {kind}:PEER:METHOD, with client, agent or host as PEER and a method, `prefix/*` or `*` as METHOD"
+        )
     };
     let (peer, method) = rest.split_once(':').ok_or_else(form)?;
     let peer = [Peer::Client, Peer::Agent, Peer::Host]
@@ -408,15 +412,25 @@ mod tests {
         assert_eq!(met("file:docs/**", "file:**"), same("file:docs/**"));
         assert_eq!(met("file:AGENTS.md", "file:docs/**"), None);
         assert_eq!(met("file:**", "everything"), None, "files are no messages");
-        assert_eq!(met("directory-write:/notes", "directory:/home/me=/notes"), same("directory:/home/me=/notes"));
+        assert_eq!(
+            met("directory-write:/notes", "directory:/home/me=/notes"),
+            same("directory:/home/me=/notes")
+        );
         assert_eq!(met("directory:/notes", "directory:/etc"), None);
-        assert_eq!(met("environment:LANG", "environment:LANG=de"), same("environment:LANG=de"));
+        assert_eq!(
+            met("environment:LANG", "environment:LANG=de"),
+            same("environment:LANG=de")
+        );
     }
 
     #[test]
     fn file_grants_stay_below_their_folder() {
-        let Grant::File(docs) = grant("file:docs/**") else { panic!("it is one") };
+        let Grant::File(docs) = grant("file:docs/**") else {
+            panic!("it is one")
+        };
         assert!(docs.allows("docs/a.md") && docs.allows("./docs/b/c"));
-        assert!(!docs.allows("docs2/a") && !docs.allows("docs/../x") && !docs.allows("/docs/a") && !docs.allows("docs"));
+        assert!(
+            !docs.allows("docs2/a") && !docs.allows("docs/../x") && !docs.allows("/docs/a") && !docs.allows("docs")
+        );
     }
 }

@@ -48,7 +48,11 @@ impl Policy {
     /// Without any limit.
     pub fn everything() -> Self {
         let profiles = Profile::ALL.map(Grant::Profile);
-        Self::new(profiles.into_iter().chain([Grant::File(FileGrant::Below(String::new()))]))
+        Self::new(
+            profiles
+                .into_iter()
+                .chain([Grant::File(FileGrant::Below(String::new()))]),
+        )
     }
 
     /// What a proxy gets that asks for `wishes` in its manifest, or has none, and is granted `granted` by the user who named it.
@@ -172,7 +176,12 @@ impl Policy {
             .find(|profile| *profile != Profile::Everything && profile.gives(right, peer, &pattern));
         match profile {
             Some(profile) => format!("the grant `{}` ({})", profile.name(), profile.sentence()),
-            None => format!("the grant `{}:{}:{}`", right.name(), peer.name(), crate::log::printable(method)),
+            None => format!(
+                "the grant `{}:{}:{}`",
+                right.name(),
+                peer.name(),
+                crate::log::printable(method)
+            ),
         }
     }
 }
@@ -198,7 +207,10 @@ mod tests {
         assert_eq!(policy.grants(), grants(&["change-prompts", "editor-files", "file:a"]));
         assert!(policy.may(Right::Intercept, Peer::Client, "session/prompt"));
         assert!(policy.may(Right::Originate, Peer::Client, "fs/read_text_file"));
-        assert!(!policy.may(Right::Originate, Peer::Client, "terminal/create"), "not asked for");
+        assert!(
+            !policy.may(Right::Originate, Peer::Client, "terminal/create"),
+            "not asked for"
+        );
         assert!(!policy.may(Right::Answer, Peer::Agent, "session/request_permission"));
         assert!(policy.may_read("a") && !policy.may_read("b"));
     }
@@ -240,7 +252,10 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_in_human_words() {
         let missing = Policy::missing(Right::Originate, Peer::Client, "terminal/create");
-        assert!(missing.contains("editor-commands") && missing.contains("runs commands"), "{missing}");
+        assert!(
+            missing.contains("editor-commands") && missing.contains("runs commands"),
+            "{missing}"
+        );
         let missing = Policy::missing(Right::Answer, Peer::Agent, "_x/y");
         assert!(missing.contains("answer:agent:_x/y"), "{missing}");
     }

@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_manifest_takes_the_place_of_another_one() {
-        let other = [EMPTY, b"\x00\x06\x04nameab".as_slice()].concat();
+        let other = [EMPTY, b"\x00\x07\x04nameab".as_slice()].concat();
         let first = attach(&other, b"first").unwrap();
         let second = attach(&first, &[b'x'; 300]).unwrap();
         assert_eq!(attach(&second, b"first").unwrap(), first);

@@ -99,7 +99,9 @@ impl HostValue for State {
 
     fn edit(&mut self, value: Resource<Value>, edits: Vec<WitEdit>) -> Result<std::result::Result<(), String>> {
         let Value {
-            mut authored, mut added, ..
+            mut authored,
+            mut added,
+            ..
         } = *self.table.get(&value)?;
         let mut checked = Vec::with_capacity(edits.len());
         for edit in edits {

@@ -441,7 +441,9 @@ impl Ledger {
     /// A message to the host. What does no harm needs no grant, and an unknown method is told as such by the host.
     fn ask_host(&self, method: &str, params: Option<&Text>) -> Result<(), String> {
         if method == "host/file/read" {
-            let path = params.and_then(|params| scan::string_member(params, "path")).unwrap_or_default();
+            let path = params
+                .and_then(|params| scan::string_member(params, "path"))
+                .unwrap_or_default();
             return match self.policy.may_read(&path) || path.is_empty() {
                 true => Ok(()),
                 false => {

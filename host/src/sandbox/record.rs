@@ -264,7 +264,11 @@ mod tests {
         assert_eq!(news.lost_changes as usize, MAX_METHODS + 2 - MAX_CHANGES);
         let changed = record.take_changed();
         assert_eq!(changed.len(), MAX_METHODS + 1);
-        assert!(changed.iter().any(|(_, method, count)| &**method == "others" && *count == 2));
+        assert!(
+            changed
+                .iter()
+                .any(|(_, method, count)| &**method == "others" && *count == 2)
+        );
         assert!(record.take_changed().is_empty());
     }
 }

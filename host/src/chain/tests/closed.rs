@@ -14,9 +14,8 @@ fn closed() -> Bench {
 
 /// The chain's next effect is to make the proxy anew; it is, with `initialize` again.
 fn make_anew(bench: &mut Bench) {
-    assert!(matches!(bench.router.next_effect(), Some(Effect::Restart { .. })));
+    assert!(matches!(bench.effect(), Some(Effect::Restart { .. })));
     bench.router.proxy_restarted(0, Ok(registered(everything())));
-    assert!(matches!(bench.router.next_effect(), Some(Effect::Timer(_))));
     let (index, turn) = bench.turn();
     assert!(turn.replay);
     let sent = pass(&turn);
@@ -88,7 +87,7 @@ fn when_it_rests_requests_are_refused_and_notifications_dropped() {
     assert!(message.contains("`p0`") && message.contains("on-failure"), "{message}");
     let refused = bench.at_agent();
     assert_eq!((refused.len(), &refused[0]["id"]), (1, &json!(9)), "{refused:?}");
-    assert!(matches!(bench.router.next_effect(), Some(Effect::Restart { after, .. }) if after.as_secs() == 60));
+    assert!(matches!(bench.effect(), Some(Effect::Restart { after, .. }) if after.as_secs() == 60));
     // After that it is tried again.
     bench.router.proxy_restarted(0, Ok(registered(everything())));
     bench.pass_all();

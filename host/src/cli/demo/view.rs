@@ -223,6 +223,7 @@ mod tests {
         let proxies: Vec<Built> = ["context", "redact"]
             .iter()
             .map(|name| Built {
+                warnings: Vec::new(),
                 name: (*name).into(),
                 file: "x.wasm".into(),
                 size: 2048,

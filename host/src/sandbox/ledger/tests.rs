@@ -57,13 +57,28 @@ fn refused(result: std::result::Result<(), Refusal>) -> &'static str {
 #[test]
 fn a_request_is_passed_on_once_and_answered_once() {
     let mut ledger = ledger(&["everything"]);
-    assert_eq!(refused(ledger.send(Peer::Agent, request(Some(1), None), false)), "closed");
+    assert_eq!(
+        refused(ledger.send(Peer::Agent, request(Some(1), None), false)),
+        "closed"
+    );
     ledger.begin(&turn(Peer::Client, 5, request(None, None)));
-    assert_eq!(refused(ledger.send(Peer::Client, request(None, Some(5)), false)), "unknown-id");
-    assert_eq!(refused(ledger.send(Peer::Agent, request(None, Some(6)), false)), "unknown-id");
-    assert_eq!(refused(ledger.send(Peer::Agent, request(None, None), false)), "unknown-id");
+    assert_eq!(
+        refused(ledger.send(Peer::Client, request(None, Some(5)), false)),
+        "unknown-id"
+    );
+    assert_eq!(
+        refused(ledger.send(Peer::Agent, request(None, Some(6)), false)),
+        "unknown-id"
+    );
+    assert_eq!(
+        refused(ledger.send(Peer::Agent, request(None, None), false)),
+        "unknown-id"
+    );
     assert_eq!(refused(ledger.send(Peer::Agent, request(None, Some(5)), false)), "sent");
-    assert_eq!(refused(ledger.send(Peer::Agent, request(None, Some(5)), false)), "unknown-id");
+    assert_eq!(
+        refused(ledger.send(Peer::Agent, request(None, Some(5)), false)),
+        "unknown-id"
+    );
     assert_eq!(refused(ledger.send(Peer::Agent, answer(5), false)), "unknown-id");
     assert_eq!(refused(ledger.send(Peer::Client, answer(5), false)), "sent");
     assert_eq!(refused(ledger.send(Peer::Client, answer(5), false)), "unknown-id");
@@ -73,13 +88,19 @@ fn a_request_is_passed_on_once_and_answered_once() {
 fn own_ids_are_free_again_after_the_response() {
     let mut ledger = ledger(&["everything"]);
     ledger.begin(&turn(Peer::Client, 5, request(None, None)));
-    assert_eq!(refused(ledger.send(Peer::Agent, request(Some(1), Some(5)), false)), "sent");
+    assert_eq!(
+        refused(ledger.send(Peer::Agent, request(Some(1), Some(5)), false)),
+        "sent"
+    );
     assert_eq!(
         refused(ledger.send(Peer::Host, request(Some(1), Some(5)), false)),
         "unknown-id"
     );
     ledger.begin(&turn(Peer::Agent, 6, answer(1)));
-    assert_eq!(refused(ledger.send(Peer::Agent, request(Some(1), Some(5)), false)), "sent");
+    assert_eq!(
+        refused(ledger.send(Peer::Agent, request(Some(1), Some(5)), false)),
+        "sent"
+    );
 }
 
 #[test]
@@ -90,12 +111,18 @@ fn a_notification_is_spent_when_sent_on_done_or_released() {
     assert_eq!(refused(ledger.send(Peer::Agent, answer(7), false)), "unknown-id");
     assert_eq!(refused(ledger.send(Peer::Agent, notification(Some(7)), false)), "sent");
     assert_eq!(refused(ledger.send(Peer::Client, notification(Some(7)), false)), "sent");
-    assert_eq!(refused(ledger.send(Peer::Client, notification(Some(7)), false)), "unknown-id");
+    assert_eq!(
+        refused(ledger.send(Peer::Client, notification(Some(7)), false)),
+        "unknown-id"
+    );
     let delivered = turn(Peer::Agent, 8, notification(None));
     ledger.begin(&delivered);
     assert_eq!(ledger.end(&delivered, Receipt::Done).0.len(), 2);
     ledger.begin(&turn(Peer::Agent, 9, notification(None)));
-    assert_eq!(refused(ledger.send(Peer::Client, notification(Some(8)), false)), "unknown-id");
+    assert_eq!(
+        refused(ledger.send(Peer::Client, notification(Some(8)), false)),
+        "unknown-id"
+    );
 }
 
 #[test]
@@ -174,7 +201,11 @@ fn denials(ledger: &Ledger) -> Vec<String> {
 fn an_answer_without_the_right_to_it_makes_the_original_go_on() {
     let mut ledger = ledger(&["intercept:agent:session/request_permission"]);
     let asked = r#"{"sessionId":"s","options":[]}"#;
-    ledger.begin(&turn(Peer::Agent, 5, message("session/request_permission", None, None, asked)));
+    ledger.begin(&turn(
+        Peer::Agent,
+        5,
+        message("session/request_permission", None, None, asked),
+    ));
     assert_eq!(refused(ledger.send(Peer::Agent, response(5, "{}"), true)), "other");
     assert_eq!(
         left(&mut ledger),
@@ -205,7 +236,10 @@ fn an_answer_that_was_changed_without_the_right_to_it_is_given_as_it_came() {
             assert_eq!(refused(ledger.send(Peer::Client, response(5, "{}"), true)), "other");
         }
         assert_eq!(left(&mut ledger), given);
-        assert_eq!(refused(ledger.send(Peer::Client, response(5, "{}"), true)), "unknown-id");
+        assert_eq!(
+            refused(ledger.send(Peer::Client, response(5, "{}"), true)),
+            "unknown-id"
+        );
     }
 }
 
@@ -216,9 +250,15 @@ fn an_answer_as_it_came_needs_no_right() {
     let onward = message("session/prompt", Some(1), Some(5), r#"{"prompt":[1]}"#);
     assert_eq!(refused(ledger.send(Peer::Agent, onward, false)), "sent");
     ledger.begin(&turn(Peer::Agent, 6, response(1, r#"{"a":1.10}"#)));
-    assert_eq!(refused(ledger.send(Peer::Client, response(5, r#"{"a":1.10}"#), true)), "sent");
+    assert_eq!(
+        refused(ledger.send(Peer::Client, response(5, r#"{"a":1.10}"#), true)),
+        "sent"
+    );
     assert_eq!(denials(&ledger), [""; 0]);
-    assert_eq!(ledger.record.take_changed(), [(Peer::Client, "session/prompt".into(), 1)]);
+    assert_eq!(
+        ledger.record.take_changed(),
+        [(Peer::Client, "session/prompt".into(), 1)]
+    );
 }
 
 #[test]

@@ -1,0 +1,125 @@
+//! Messages that a proxy keeps for too long. The clock of one runs only while the proxy could do something about it: not while it
+//! waits for its turn, and not while somebody else owes an answer to what was sent on its behalf.
+
+use super::proxy::{Inbound, Owned, OwnedWhat, Status, Target, What};
+use super::router::{Effect, Router};
+use crate::fault::{Class, Fault, Phase};
+use crate::limits::Limit;
+use crate::message::Ticket;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+/// The longest time between two looks.
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
+
+/// The shortest one.
+const SHORTEST_WAIT: Duration = Duration::from_millis(20);
+
+impl Router {
+    /// A proxy keeps a message: there will be a look at it.
+    pub(super) fn watch_holding(&mut self) {
+        if self.next_look.is_none() {
+            self.look_later(Instant::now());
+        }
+    }
+
+    fn look_later(&mut self, now: Instant) {
+        let shortest = self.proxies.iter().map(|proxy| proxy.hold_time).min();
+        let wait = (shortest.unwrap_or(LONGEST_WAIT) / 4).clamp(SHORTEST_WAIT, LONGEST_WAIT);
+        self.next_look = Some(now + wait);
+        self.effects.push_back(Effect::Timer(now + wait));
+    }
+
+    /// Takes from proxies what they have kept for too long.
+    pub(super) fn end_long_holds(&mut self, now: Instant) {
+        if self.next_look.is_none_or(|at| at > now) {
+            return;
+        }
+        self.next_look = None;
+        for index in 0..self.proxies.len() {
+            if self.proxies[index].status != Status::Ready {
+                continue;
+            }
+            for ticket in self.look_at(index, now) {
+                self.end_hold(index, ticket);
+            }
+        }
+        if self.proxies.iter().any(|proxy| !proxy.tickets.is_empty()) {
+            self.look_later(now);
+        }
+    }
+
+    /// Sets the clocks of what a proxy has, and finds what has been there for too long.
+    fn look_at(&mut self, index: usize, now: Instant) -> Vec<Ticket> {
+        let proxy = &self.proxies[index];
+        let mut waiting = HashSet::new();
+        for inbound in proxy.waiting() {
+            waiting.extend(ticket_of(inbound));
+        }
+        let asks = proxy.requests.values().any(|target| matches!(target, Target::Call(_)));
+        let idle: HashSet<Ticket> = proxy
+            .tickets
+            .iter()
+            .filter(|(ticket, owned)| !waiting.contains(*ticket) && !self.is_owed(owned, asks))
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        let proxy = &mut self.proxies[index];
+        let mut late = Vec::new();
+        for (ticket, owned) in &mut proxy.tickets {
+            match idle.contains(ticket) {
+                false => owned.idle_since = None,
+                true => {
+                    let since = *owned.idle_since.get_or_insert(now);
+                    if now.saturating_duration_since(since) >= proxy.hold_time {
+                        late.push(*ticket);
+                    }
+                }
+            }
+        }
+        late.sort_unstable();
+        late
+    }
+
+    /// Whether somebody else owes an answer to what was sent on a message's behalf.
+    fn is_owed(&self, owned: &Owned, asks: bool) -> bool {
+        match &owned.what {
+            OwnedWhat::Request(call) => self.calls.get(call).is_some_and(|record| {
+                let open = |child| self.calls.get(child).is_some_and(|child| !child.answered);
+                record.answered || record.children.iter().any(open)
+            }),
+            OwnedWhat::Notification { .. } => asks,
+        }
+    }
+
+    fn end_hold(&mut self, index: usize, ticket: Ticket) {
+        let proxy = &self.proxies[index];
+        let Some(owned) = proxy.tickets.get(&ticket) else {
+            return;
+        };
+        let method = match &owned.what {
+            OwnedWhat::Request(call) => self.calls.get(call).map(|record| record.method.clone()),
+            OwnedWhat::Notification { method, .. } => Some(method.clone()),
+        };
+        let method = crate::log::printable(&method.unwrap_or_default());
+        let time = Limit::HoldTime.shown(u64::try_from(proxy.hold_time.as_millis()).unwrap_or(u64::MAX));
+        let cause = format!(
+            "it did nothing about `{method}` for {time}, though nobody owed it an answer; `limits.hold-time` in consort.toml \
+             gives it more"
+        );
+        let fault = Fault::new(Class::Timeout, Phase::Receive, cause);
+        let sentence = fault.sentence(&proxy.name);
+        tracing::error!("{sentence}");
+        let error = self.fault_text(index, &fault, &sentence);
+        self.give_up_ticket(index, ticket, &error);
+        self.proxies[index].closed.push(ticket);
+    }
+}
+
+/// The message that waits, or that a response belongs to which waits.
+fn ticket_of(inbound: &Inbound) -> impl Iterator<Item = Ticket> {
+    let behalf = match &inbound.what {
+        What::Response { behalf, .. } => *behalf,
+        _ => None,
+    };
+    [Some(inbound.ticket), behalf].into_iter().flatten()
+}

@@ -1,0 +1,99 @@
+//! What a proxy keeps while nobody owes it anything is taken from it after a while.
+
+use crate::chain::bench::{Bench, HOLD_TIME, chunk, everything, notify, prompt, request};
+use crate::message::{OnFailure, Peer};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Looks at the proxies again and again for so long.
+fn pass_time(bench: &mut Bench, from: Instant, time: Duration) -> Instant {
+    let mut now = from;
+    while now < from + time {
+        now += Duration::from_secs(5);
+        bench.router.timer(now);
+    }
+    now
+}
+
+#[test]
+fn a_request_that_nothing_is_done_about_is_answered_and_others_go_on() {
+    let mut bench = Bench::new(vec![everything()]);
+    bench.client(prompt(1, "a"));
+    let (index, _) = bench.turn();
+    bench.done(index, Vec::new());
+    let now = pass_time(&mut bench, Instant::now(), HOLD_TIME / 2);
+    assert!(bench.at_client().is_empty(), "there is still time");
+    pass_time(&mut bench, now, HOLD_TIME);
+    let lines = bench.at_client();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(
+        (&lines[0]["id"], &lines[0]["error"]["data"]["class"]),
+        (&json!(1), &json!("timeout"))
+    );
+    assert!(lines[0]["error"]["message"].as_str().unwrap().contains("hold-time"));
+    bench.client(prompt(2, "a"));
+    bench.pass_all();
+    assert_eq!(bench.at_agent().len(), 1, "the proxy is still there");
+}
+
+#[test]
+fn the_clock_stands_still_while_somebody_else_owes_an_answer() {
+    let mut bench = Bench::new(vec![everything()]);
+    bench.client(prompt(1, "a"));
+    let (index, turn) = bench.turn();
+    bench.done(
+        index,
+        vec![request(Peer::Client, Some(7), Some(turn.ticket), "ask", json!({}))],
+    );
+    let asked = bench.at_client()[0]["id"].clone();
+    let now = pass_time(&mut bench, Instant::now(), HOLD_TIME * 10);
+    assert!(bench.at_client().is_empty(), "the client thinks about it");
+    bench.client(json!({"id": asked, "result": {}}));
+    let now = pass_time(&mut bench, now, HOLD_TIME * 10);
+    assert!(bench.at_client().is_empty(), "the answer waits for its turn");
+    let (index, _) = bench.turn();
+    bench.done(index, Vec::new());
+    pass_time(&mut bench, now, HOLD_TIME * 2);
+    assert_eq!(bench.at_client()[0]["error"]["data"]["class"], "timeout");
+}
+
+#[test]
+fn what_was_passed_on_takes_as_long_as_it_takes() {
+    let mut bench = Bench::new(vec![everything()]);
+    bench.client(prompt(1, "a"));
+    bench.pass_all();
+    pass_time(&mut bench, Instant::now(), HOLD_TIME * 100);
+    assert!(bench.at_client().is_empty());
+}
+
+#[test]
+fn a_kept_notification_goes_on_unless_the_proxy_protects() {
+    for (on_failure, arrive) in [(OnFailure::Bypass, 2), (OnFailure::Closed, 1)] {
+        let mut bench = Bench::new(vec![everything()]);
+        bench.router.proxies[0].on_failure = on_failure;
+        bench.agent(chunk("a", 1));
+        let (index, _) = bench.turn();
+        bench.kept(index, Vec::new());
+        bench.agent(chunk("a", 2));
+        pass_time(&mut bench, Instant::now(), HOLD_TIME * 2);
+        bench.pass_all();
+        assert_eq!(bench.at_client().len(), arrive, "{on_failure:?}");
+    }
+}
+
+#[test]
+fn a_notification_is_kept_while_its_proxy_waits_for_an_answer() {
+    let mut bench = Bench::new(vec![everything()]);
+    bench.agent(chunk("a", 1));
+    let (index, turn) = bench.turn();
+    bench.kept(
+        index,
+        vec![
+            request(Peer::Agent, Some(1), Some(turn.ticket), "ask", json!({})),
+            notify(Peer::Client, None, "note", json!({})),
+        ],
+    );
+    assert_eq!(bench.at_client().len(), 1);
+    pass_time(&mut bench, Instant::now(), HOLD_TIME * 10);
+    assert!(bench.at_client().is_empty());
+}
