@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 
 /// Guests that ship with Consort; all others are test guests.
-const SHIPPED: [&str; 3] = ["context", "passthrough", "redact"];
+const SHIPPED: [&str; 4] = ["context", "passthrough", "permission", "redact"];
 
 /// A chain of proxies, client side first, each with its configuration.
 #[derive(Clone, Debug)]
