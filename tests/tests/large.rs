@@ -15,7 +15,7 @@ fn a_prompt_of_16_mib_goes_through_context_in_16_mib_of_memory() {
     let config = directory.file(
         "consort.toml",
         format!(
-            "[[proxies]]\nfile = {:?}\nmemory = \"16 MiB\"\n",
+            "[[proxies]]\nfile = {:?}\nlimits.memory = \"16 MiB\"\n",
             proxy("context").to_str().expect("the path is UTF-8")
         ),
     );
@@ -50,7 +50,7 @@ fn a_message_that_is_too_large_for_a_proxy_goes_on_without_it() {
     let config = directory.file(
         "consort.toml",
         format!(
-            "[[proxies]]\nfile = {:?}\nmemory = \"4 MiB\"\n",
+            "[[proxies]]\nfile = {:?}\nlimits.memory = \"4 MiB\"\n",
             guest("arrow").to_str().expect("the path is UTF-8")
         ),
     );

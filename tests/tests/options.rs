@@ -56,7 +56,7 @@ fn the_configuration_file_names_proxies_relative_to_itself_and_flags_win() {
     fs::copy(&arrow, directory.path().join("proxies/arrow.wasm")).unwrap();
     let config = directory.file(
         "consort.toml",
-        "[[proxies]]\nfile = \"proxies/arrow.wasm\"\n[[proxies]]\nfile = \"proxies/arrow.wasm\"\nmemory = \"16 MiB\"\n",
+        "[[proxies]]\nfile = \"proxies/arrow.wasm\"\n[[proxies]]\nfile = \"proxies/arrow.wasm\"\nlimits.memory = \"16 MiB\"\n",
     );
     let config: [&OsStr; 2] = ["--config".as_ref(), config.as_os_str()];
     assert_arrows(&prompt(&config), 2);

@@ -176,8 +176,8 @@ fn start_in_little_memory(directory: &Directory) -> (Client, Agent) {
         r#"
 [[proxies]]
 file = {:?}
-on-failure = "closed"
-memory = "1280 KiB"
+grant = ["decide-permissions"]
+limits.memory = "1280 KiB"
 config.default = "ask"
 
 [[proxies.config.rules]]
