@@ -15,6 +15,7 @@ mod proxy;
 mod run;
 mod stdio;
 mod text;
+mod wishes;
 
 use clap::{Args, Parser, Subcommand};
 use std::borrow::Cow;

@@ -1,6 +1,7 @@
 //! `consort inspect`: what a component is, without running it.
 
-use super::{exit, text};
+use super::{exit, text, wishes};
+use crate::manifest::Manifest;
 use crate::sandbox::describe::{Description, Item, Kind};
 use crate::sandbox::{self, describe};
 use anyhow::{anyhow, bail};
@@ -11,7 +12,7 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 /// What stands for all interfaces of WASI that this host offers.
-const WASI: &str = "wasi 0.2 (empty here: no files, environment or network; clocks and random numbers)";
+const WASI: &str = "wasi 0.2 (empty unless you grant something: no files, environment or network; clocks and random numbers)";
 
 /// Show what a component is, without running it: world, imports, size, digest, and what it wants
 #[derive(Args, Debug)]
@@ -66,6 +67,10 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
+    fn manifest(&self) -> Option<(Manifest, Vec<String>)> {
+        self.description.manifest.as_deref().map(Manifest::read)
+    }
+
     fn world(&self) -> Option<String> {
         let version = self.description.world_version()?;
         Some(format!("consort:proxy@{version}"))
@@ -86,7 +91,9 @@ impl Report<'_> {
             "size": self.size,
             "sha256": self.digest,
             "modules": self.description.modules,
-            "manifest": self.description.manifest.is_some(),
+            "manifest": self.manifest().map(|(manifest, _)| manifest.to_json()),
+            "dangerous": self.manifest().map(|(manifest, _)| dangerous(&manifest)),
+            "warnings": self.manifest().map(|(_, warnings)| warnings),
             "imports": items(&self.description.imports),
             "exports": items(&self.description.exports),
         })
@@ -114,14 +121,19 @@ impl Report<'_> {
             ),
         );
         row("sha256", self.digest);
-        row(
-            "manifest",
-            if self.description.manifest.is_some() {
-                "there is one, which this version of Consort does not use"
-            } else {
-                "none (optional: what a proxy would like to be allowed; this version of Consort does not use it)"
-            },
-        );
+        match self.manifest() {
+            None => row("manifest", "none: it may do nothing but what you grant it with --grant"),
+            Some((manifest, warnings)) => {
+                let file = self.arguments.file.file_stem().unwrap_or_default().to_string_lossy();
+                for (label, value) in wishes::rows(&manifest, &text::one_line(&file), paint) {
+                    row(label, &value);
+                }
+                let mut label = "mistakes";
+                for warning in warnings {
+                    row(std::mem::take(&mut label), &text::one_line(&warning));
+                }
+            }
+        }
         let mut list = |name: &str, items: &[&Item], wasi: bool, judged: bool| {
             let mut name = name;
             if items.is_empty() && !wasi {
@@ -153,6 +165,12 @@ impl Report<'_> {
         list("exports", &exports, false, false);
         report
     }
+}
+
+/// The wishes that only the user can grant.
+fn dangerous(manifest: &Manifest) -> Vec<String> {
+    let grants = manifest.wishes.iter().map(|(grant, _)| grant);
+    grants.filter(|grant| !grant.is_ordinary()).map(ToString::to_string).collect()
 }
 
 fn kind(kind: Kind) -> &'static str {

@@ -1,0 +1,102 @@
+//! What a proxy would like to be allowed, in words for a person who has to decide.
+
+use super::text::{Look, Paint};
+use crate::grants::Grant;
+use crate::manifest::Manifest;
+use crate::message::OnFailure;
+
+/// What a manifest says, as rows of a name and a value. `file_name` is what the proxy would be called in a chain.
+pub(super) fn rows(manifest: &Manifest, file_name: &str, paint: Paint) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    let name = [&manifest.name, &manifest.version].into_iter().flatten();
+    let name = name.map(String::as_str).collect::<Vec<_>>().join(" ");
+    let described = match (&manifest.description, name.is_empty()) {
+        (Some(description), true) => description.clone(),
+        (Some(description), false) => format!("{name}: {description}"),
+        (None, true) => "without a name".to_owned(),
+        (None, false) => name,
+    };
+    rows.push(("manifest", described));
+    let (ordinary, dangerous): (Vec<_>, Vec<_>) = manifest.wishes.iter().partition(|(grant, _)| grant.is_ordinary());
+    if manifest.wishes.is_empty() {
+        rows.push(("wishes", "nothing: it sees no message but `initialize`".to_owned()));
+    }
+    let mut label = "wishes";
+    for (grant, reason) in &ordinary {
+        rows.push((std::mem::take(&mut label), wish(grant, reason)));
+    }
+    let mut label = "dangerous";
+    for (grant, reason) in &dangerous {
+        let text = paint.text(Look::Red, &wish(grant, reason));
+        rows.push((std::mem::take(&mut label), text));
+    }
+    if let Some(hint) = hint(&dangerous, file_name) {
+        rows.push(("", hint));
+    }
+    let mut label = "limits";
+    for (limit, value) in &manifest.limits {
+        rows.push((std::mem::take(&mut label), format!("{limit} {}", limit.shown(*value))));
+    }
+    if manifest.on_failure == Some(OnFailure::Closed) {
+        rows.push(("fails", "closed: when it fails, nothing goes past it".to_owned()));
+    }
+    rows
+}
+
+/// What a person is told of one wish.
+fn wish(grant: &Grant, reason: &str) -> String {
+    match reason.is_empty() {
+        true => grant.sentence(),
+        false => format!("{} (its author: {reason})", grant.sentence()),
+    }
+}
+
+/// How what is dangerous would be granted, if anybody can say.
+fn hint(dangerous: &[&(Grant, String)], file_name: &str) -> Option<String> {
+    let mut grants = Vec::new();
+    for (grant, _) in dangerous {
+        grants.push(match grant {
+            // Where it is, only the user knows.
+            Grant::Directory { host, write, .. } => {
+                let kind = if *write { "directory-write" } else { "directory" };
+                format!("{kind}:PATH={}", host.display())
+            }
+            grant => grant.to_string(),
+        });
+    }
+    (!grants.is_empty()).then(|| {
+        let quoted = grants.iter().any(|grant| grant.contains(['*', ' ']));
+        let option = format!("{file_name}={}", grants.join(","));
+        match quoted {
+            true => format!("only if you allow it: --grant '{option}', or less of that"),
+            false => format!("only if you allow it: --grant {option}, or less of that"),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dangerous_is_told_apart_with_the_option_that_grants_it() {
+        let (manifest, _) = Manifest::read(
+            br#"{"name":"x","version":"1","grants":{"read-prompts":"to count","editor-commands":"runs tests","directory:/notes":""},"on-failure":"closed"}"#,
+        );
+        let rows: Vec<String> = rows(&manifest, "x", Paint(false))
+            .into_iter()
+            .map(|(label, text)| format!("{label}|{text}"))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                "manifest|x 1",
+                "wishes|reads your prompts (its author: to count)",
+                "dangerous|runs commands through your editor (its author: runs tests)",
+                "|reads the directory /notes",
+                "|only if you allow it: --grant x=editor-commands,directory:PATH=/notes, or less of that",
+                "fails|closed: when it fails, nothing goes past it",
+            ]
+        );
+    }
+}
