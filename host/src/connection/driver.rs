@@ -2,6 +2,7 @@
 //! so that a slow proxy holds up nothing but its own messages.
 
 use super::load::{self, Started};
+use super::saved::SavedQueue;
 use super::streams::{either, exit, parsed, until, write_some};
 use super::timers::{Due, Timers};
 use super::{ClientStreams, ConnectionOptions, Ending, files};
@@ -10,6 +11,7 @@ use crate::chain::{Effect, ProxySetup, Role, Router, file_answer};
 use crate::fault::{Class, Fault, Phase};
 use crate::message::{Outcome, Registration, TurnResult};
 use crate::sandbox::{Instance, Loaded};
+use crate::saved_state::{self, SavedState};
 use crate::wire::lines::{Line, LineBuffer};
 use crate::wire::text::Text;
 use std::future::Future;
@@ -53,6 +55,7 @@ pub(super) struct Slot {
     loaded: Arc<Loaded>,
     configuration: Text,
     instance: Option<Instance>,
+    saved: SavedQueue,
 }
 
 /// One connection.
@@ -118,6 +121,7 @@ impl Driver {
     ) -> Self {
         let mut setups = Vec::new();
         let mut slots = Vec::new();
+        let folder = saved_state::folder();
         for Started {
             loaded,
             configuration,
@@ -132,7 +136,9 @@ impl Driver {
                 registration,
                 on_failure,
             });
+            let saved = SavedState::new(folder.as_deref(), &loaded.name, saved_state::DEFAULT_LIMIT);
             slots.push(Slot {
+                saved: SavedQueue::new(saved),
                 loaded,
                 configuration,
                 instance: Some(instance),
@@ -302,6 +308,14 @@ impl Driver {
             Effect::Timer(at) => self.timers.add(at, Due::Chain),
             Effect::InitializeSent => self.timers.add(now + SILENCE, Due::Silence { agent: self.agents }),
             Effect::Forget { operation } => self.timers.forget(operation),
+            Effect::SavedState {
+                operation,
+                proxy,
+                request,
+            } => {
+                let answer = self.slots[proxy].saved.ask(request);
+                self.apart(async move { Event::HostAnswer(proxy, operation, answer.await) });
+            }
             Effect::ReadFile {
                 operation,
                 proxy,
