@@ -40,6 +40,8 @@ impl RpcError {
     pub const CANCELLED: i64 = -32800;
     /// ACP's code for something that was asked for and is not there.
     pub const NOT_FOUND: i64 = -32002;
+    /// Consort's code for more than a proxy may keep; see [`crate::host::state`].
+    pub const QUOTA: i64 = -32010;
 
     /// An error with a code and a message: one sentence that says what to do about it.
     pub fn new(code: i64, message: impl Into<String>) -> Self {

@@ -1,4 +1,6 @@
-//! What the host does for a proxy: timers and files. Owns the shape of these requests.
+//! What the host does for a proxy: timers, files and saved state. Owns the shape of these requests.
+
+pub mod state;
 
 use std::future::Future;
 use std::time::Duration;

@@ -4,11 +4,14 @@
 //! not own, or a message during `start` is refused as the real host refuses it, and every answer must be asked for. It has no
 //! order to keep and no grants; [`Harness::deny`] and [`Harness::limit_bytes`] stand in for those.
 //!
+//! Requests for saved state are answered at once, from memory: see [`Harness::save`] and [`Harness::saved`].
+//!
 //! Every method that is used against these rules by the *test* panics with a sentence that says how.
 
 #![allow(clippy::panic, clippy::expect_used, reason = "a test that is wrong has to fail")]
 
 mod channel;
+mod saved;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -175,8 +178,24 @@ impl Harness {
         self.fake.sleeping()
     }
 
-    /// The first message that the proxy sent and that was not taken yet. Log lines and sleeps are not among them: see
-    /// [`Harness::logs`] and [`Harness::sleeping`].
+    /// Keeps a value under a key, as if the proxy had done it before.
+    pub fn save(&mut self, key: &str, value: Value) {
+        self.fake
+            .with_saved(|saved| saved.entries.insert(key.to_owned(), value.to_string()));
+    }
+
+    /// The exact text of the value that the proxy keeps under a key.
+    pub fn saved(&self, key: &str) -> Option<String> {
+        self.fake.with_saved(|saved| saved.entries.get(key).cloned())
+    }
+
+    /// From now on refuses to keep more bytes than that, keys and values together.
+    pub fn limit_saved(&mut self, bytes: usize) {
+        self.fake.with_saved(|saved| saved.limit = bytes);
+    }
+
+    /// The first message that the proxy sent and that was not taken yet. Log lines, sleeps and requests for saved state are not among
+    /// them: see [`Harness::logs`], [`Harness::sleeping`] and [`Harness::saved`].
     #[allow(clippy::should_implement_trait, reason = "it panics where an iterator ends")]
     pub fn next(&mut self) -> Sent {
         self.fake
@@ -258,6 +277,9 @@ impl Harness {
         self.fake.end_turn(ticket, receipt);
         while let Some(id) = self.fake.next_cancelled_sleeper() {
             self.respond(Peer::Host, id, Err(r#"{"code":-32800,"message":"cancelled"}"#));
+        }
+        while let Some((id, answer)) = self.fake.next_answer() {
+            self.respond(Peer::Host, id, answer.as_deref().map_err(String::as_str));
         }
     }
 }

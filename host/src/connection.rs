@@ -6,6 +6,7 @@ mod driver;
 mod files;
 mod flow;
 mod load;
+mod saved;
 mod streams;
 mod timers;
 

@@ -128,7 +128,7 @@ impl Limit {
             // A screen full each second.
             Self::Log => row("log", Unit::Bytes, 64 * KIB, 256 * KIB, 0..=16 * MIB),
             // Notes, not a database.
-            Self::State => row("state", Unit::Bytes, MIB, 16 * MIB, 0..=1 << 30),
+            Self::State => row("state", Unit::Bytes, MIB, 16 * MIB, 0..=64 * MIB),
         }
     }
 

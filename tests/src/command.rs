@@ -5,8 +5,9 @@ use rustix::process::{Pid, test_kill_process};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -45,6 +46,7 @@ pub fn ungranted(arguments: &[impl AsRef<OsStr>]) -> Command {
         .args(arguments)
         .env("XDG_CONFIG_HOME", "/nonexistent")
         .env("XDG_CACHE_HOME", cache())
+        .env("XDG_STATE_HOME", state())
         .env_remove("CONSORT_LOG")
         .env_remove("NO_COLOR")
         .env_remove("CLICOLOR_FORCE");
@@ -54,6 +56,25 @@ pub fn ungranted(arguments: &[impl AsRef<OsStr>]) -> Command {
 /// Where the commands under test keep compiled proxies: common to all tests, and not the user's own.
 pub fn cache() -> PathBuf {
     root().join("target/test-cache")
+}
+
+/// Where the commands under test keep what outlives a run: a folder of this process of tests, and not the user's own. What is to be
+/// told apart needs one of its own.
+pub fn state() -> &'static Path {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let all = root().join("target/test-state");
+        // What processes of tests have left that are over; this one's number may have been used before.
+        for entry in fs::read_dir(&all).into_iter().flatten().flatten() {
+            let process = Path::new("/proc").join(entry.file_name());
+            if !process.exists() || process.ends_with(std::process::id().to_string()) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        let own = all.join(std::process::id().to_string());
+        fs::create_dir_all(&own).expect("a folder can be made");
+        own
+    })
 }
 
 /// Runs the command under test with nothing on its standard input.

@@ -111,6 +111,7 @@ fn acpx_in_front_of_two_proxies_and_the_example_agent() {
         ])
         .env("HOME", home.path())
         .env("XDG_CACHE_HOME", command::cache())
+        .env("XDG_STATE_HOME", command::state())
         .stdin(Stdio::null())
         .output()
         .expect("acpx can be started");

@@ -224,7 +224,10 @@ fn a_missing_agent_is_an_error_to_the_request_and_exit_status_127() {
 fn what_keeps_a_chain_from_being_set_up_is_the_answer_to_initialize() {
     let directory = Directory::new();
     let unknown_key = directory.file("key.toml", "[agent]\ncomand = \"x\"\n");
-    let memory = directory.file("memory.toml", "[[proxies]]\nfile = \"a.wasm\"\nlimits.memory = \"much\"\n");
+    let memory = directory.file(
+        "memory.toml",
+        "[[proxies]]\nfile = \"a.wasm\"\nlimits.memory = \"much\"\n",
+    );
     let path = |file: &std::path::Path| file.to_str().unwrap().to_owned();
     for (options, status, words) in [
         (

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::log::Level;
 use crate::peer::Peer;
 use crate::raw::{self, Channel, Receipt, Refusal};
+use crate::testing::saved::Saved;
 
 /// The host's number for a message that it delivered.
 pub type Ticket = u64;
@@ -126,6 +127,9 @@ struct State {
     now: Duration,
     sleepers: Vec<(Duration, u64)>,
     cancelled_sleepers: VecDeque<u64>,
+    saved: Saved,
+    /// Answers to requests about saved state, which come when the turn is over.
+    answers: VecDeque<(u64, Result<String, String>)>,
     denied: Vec<(Peer, String)>,
     max_bytes: Option<usize>,
     max_messages: Option<usize>,
@@ -235,6 +239,18 @@ impl Fake {
         state.own.remove(&id);
         state.now = due;
         Some(id)
+    }
+
+    /// The next answer of the host that is ready.
+    pub(super) fn next_answer(&self) -> Option<(u64, Result<String, String>)> {
+        let mut state = self.0.borrow_mut();
+        let answer = state.answers.pop_front()?;
+        state.own.remove(&answer.0);
+        Some(answer)
+    }
+
+    pub(super) fn with_saved<T>(&self, look: impl FnOnce(&mut Saved) -> T) -> T {
+        look(&mut self.0.borrow_mut().saved)
     }
 
     pub(super) fn next_cancelled_sleeper(&self) -> Option<u64> {
@@ -364,6 +380,12 @@ impl State {
                 self.sleepers.push((self.now + Duration::from_millis(milliseconds), id));
                 return Ok(());
             }
+            if to == Peer::Host
+                && let Some(answer) = self.saved.answer(&method, text.as_deref().unwrap_or("{}"))
+            {
+                self.answers.push_back((id, answer));
+                return Ok(());
+            }
         }
         self.push(to, Kind::Request { id }, method, on_behalf_of, text);
         Ok(())
@@ -390,6 +412,10 @@ impl State {
             self.sleepers.retain(|(_, sleeper)| *sleeper != id);
             if self.sleepers.len() < sleepers {
                 self.cancelled_sleepers.push_back(id);
+                return Ok(());
+            }
+            if self.answers.iter().any(|(answered, _)| *answered == id) {
+                // It has been carried out already.
                 return Ok(());
             }
         }

@@ -4,7 +4,9 @@ use super::commit::cancelled_number;
 use super::proxy::Target;
 use super::router::{Effect, Router};
 use crate::message::{Message, Notification, Outcome, Request};
+use crate::saved_state;
 use crate::wire::envelope::error_text;
+use crate::wire::scan;
 use crate::wire::text::Text;
 use serde::Deserialize;
 use std::path::{Component, Path};
@@ -20,6 +22,16 @@ const DEFAULT_READ: u64 = 1024 * 1024;
 /// The most bytes of a file that are read at once.
 const MAX_READ: u64 = 16 * 1024 * 1024;
 
+/// What the host answers.
+const SERVICES: [&str; 6] = [
+    "host/sleep",
+    "host/file/read",
+    "host/state/get",
+    "host/state/set",
+    "host/state/delete",
+    "host/state/keys",
+];
+
 #[derive(Deserialize)]
 struct Sleep {
     milliseconds: u64,
@@ -31,6 +43,11 @@ struct ReadFile {
     session_id: String,
     path: String,
     max_bytes: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Key {
+    key: String,
 }
 
 #[derive(Deserialize)]
@@ -61,14 +78,11 @@ impl Router {
                 duration: Duration::from_millis(sleep.milliseconds).min(MAX_SLEEP),
             }),
             "host/file/read" => decode(request.params.as_ref()).and_then(|read| self.read_file(index, operation, read)),
-            other => {
-                let known = "host/sleep, host/file/read";
-                Err(error_text(
-                    -32601,
-                    &format!("the host does not know `{other}`; it knows {known}"),
-                    None,
-                ))
-            }
+            method => saved_state(method, request.params.as_ref()).map(|request| Effect::SavedState {
+                operation,
+                proxy: index,
+                request,
+            }),
         };
         match effect {
             Ok(effect) => {
@@ -124,6 +138,30 @@ impl Router {
                 );
             }
         }
+    }
+}
+
+/// A request for saved state, or why it is none.
+fn saved_state(method: &str, params: Option<&Text>) -> Result<saved_state::Request, Text> {
+    use saved_state::Request::{Delete, Get, Keys, Set};
+    let key = || decode(params).map(|Key { key }| key);
+    match method {
+        "host/state/get" => Ok(Get { key: key()? }),
+        "host/state/set" => {
+            let value = params.and_then(|params| Some(params.slice(scan::find(params, "/value")?)));
+            let value = value.ok_or_else(|| error_text(-32602, "wrong params: missing field `value`", None))?;
+            Ok(Set {
+                key: key()?,
+                value: value.to_text(),
+            })
+        }
+        "host/state/delete" => Ok(Delete { key: key()? }),
+        "host/state/keys" => Ok(Keys),
+        other => Err(error_text(
+            -32601,
+            &format!("the host does not know `{other}`; it knows {}", SERVICES.join(", ")),
+            None,
+        )),
     }
 }
 

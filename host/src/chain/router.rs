@@ -7,6 +7,7 @@ use super::proxy::{Hold, ProxyState, Status};
 use super::sessions::Sessions;
 use crate::log::ProxyLog;
 use crate::message::{OnFailure, Outcome, Registration};
+use crate::saved_state;
 use crate::tap::OptionalTap;
 use crate::wire::envelope::{Id, Incoming};
 use crate::wire::output::Output;
@@ -46,6 +47,15 @@ pub enum Effect {
         path: String,
         /// The most bytes to read.
         max_bytes: u64,
+    },
+    /// Do something with a proxy's saved state, in the order of these, and call [`Router::host_answer`].
+    SavedState {
+        /// The operation.
+        operation: u64,
+        /// The proxy.
+        proxy: usize,
+        /// What to do.
+        request: saved_state::Request,
     },
     /// Make a new instance of this proxy after a while and call [`Router::proxy_restarted`].
     Restart {

@@ -12,7 +12,8 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 /// What stands for all interfaces of WASI that this host offers.
-const WASI: &str = "wasi 0.2 (empty unless you grant something: no files, environment or network; clocks and random numbers)";
+const WASI: &str =
+    "wasi 0.2 (empty unless you grant something: no files, environment or network; clocks and random numbers)";
 
 /// Show what a component is, without running it: world, imports, size, digest, and what it wants
 #[derive(Args, Debug)]
@@ -170,7 +171,10 @@ impl Report<'_> {
 /// The wishes that only the user can grant.
 fn dangerous(manifest: &Manifest) -> Vec<String> {
     let grants = manifest.wishes.iter().map(|(grant, _)| grant);
-    grants.filter(|grant| !grant.is_ordinary()).map(ToString::to_string).collect()
+    grants
+        .filter(|grant| !grant.is_ordinary())
+        .map(ToString::to_string)
+        .collect()
 }
 
 fn kind(kind: Kind) -> &'static str {

@@ -2,6 +2,7 @@
 //! so that a slow proxy holds up nothing but its own messages.
 
 use super::load::{self, Started};
+use super::saved::SavedQueue;
 use super::streams::{either, exit, parsed, until, write_some};
 use super::timers::{Due, Timers};
 use super::{ClientStreams, ConnectionOptions, Ending, files};
@@ -11,6 +12,7 @@ use crate::fault::{Class, Fault, Phase};
 use crate::limits::Limit;
 use crate::message::{Outcome, Registration, TurnResult};
 use crate::sandbox::{Instance, Loaded};
+use crate::saved_state::{self, SavedState};
 use crate::wire::lines::{Line, LineBuffer};
 use crate::wire::text::Text;
 use std::future::Future;
@@ -54,6 +56,7 @@ pub(super) struct Slot {
     loaded: Arc<Loaded>,
     configuration: Text,
     instance: Option<Instance>,
+    saved: SavedQueue,
 }
 
 /// One connection.
@@ -119,6 +122,7 @@ impl Driver {
     ) -> Self {
         let mut setups = Vec::new();
         let mut slots = Vec::new();
+        let folder = saved_state::folder();
         for Started {
             loaded,
             configuration,
@@ -134,7 +138,9 @@ impl Driver {
                 on_failure,
                 hold_time: loaded.limits.time(Limit::HoldTime),
             });
+            let saved = SavedState::new(folder.as_deref(), &loaded.name, loaded.limits.get(Limit::State));
             slots.push(Slot {
+                saved: SavedQueue::new(saved),
                 loaded,
                 configuration,
                 instance: Some(instance),
@@ -304,6 +310,14 @@ impl Driver {
             Effect::Timer(at) => self.timers.add(at, Due::Chain),
             Effect::InitializeSent => self.timers.add(now + SILENCE, Due::Silence { agent: self.agents }),
             Effect::Forget { operation } => self.timers.forget(operation),
+            Effect::SavedState {
+                operation,
+                proxy,
+                request,
+            } => {
+                let answer = self.slots[proxy].saved.ask(request);
+                self.apart(async move { Event::HostAnswer(proxy, operation, answer.await) });
+            }
             Effect::ReadFile {
                 operation,
                 proxy,

@@ -86,7 +86,9 @@ struct Chain {
 impl Chain {
     fn start(proxies: usize) -> Result<Self> {
         let mut command = Command::new(consort_tests::consort_beside()?);
-        command.args(["run", "--no-config"]);
+        command
+            .args(["run", "--no-config"])
+            .env("XDG_STATE_HOME", consort_tests::command::state());
         for _ in 0..proxies {
             command
                 .arg("--proxy")

@@ -102,7 +102,8 @@ fn start() -> Result<Child> {
     let mut command = Command::new(&consort);
     command
         .args(["run", "--no-config"])
-        .env("XDG_CACHE_HOME", consort_tests::command::cache());
+        .env("XDG_CACHE_HOME", consort_tests::command::cache())
+        .env("XDG_STATE_HOME", consort_tests::command::state());
     let mut traps = 0;
     for (guest, config) in chain {
         // Guests that are there several times are told apart by number.
