@@ -15,12 +15,14 @@ mod interest;
 mod lanes;
 #[cfg(test)]
 mod model;
+mod notice;
 mod parcel;
 mod proxy;
 mod recovery;
 mod restarts;
 mod router;
 mod sessions;
+mod status;
 #[cfg(test)]
 mod tests;
 mod travel;

@@ -37,6 +37,8 @@ pub struct Configuration {
     pub groups: BTreeMap<String, Vec<ProxyOptions>>,
     /// The longest line in bytes that is taken from either side.
     pub max_line: Option<usize>,
+    /// Whether faults of proxies are told in the sessions that they concern.
+    pub notices: bool,
     /// How many seconds pending requests may go on after the end of the client's input.
     pub grace_seconds: Option<u64>,
 }
@@ -167,6 +169,7 @@ mod tests {
         let configuration = parse(
             r#"
             grace-seconds = 5
+            notices = true
             [agent]
             command = "claude-agent-acp"
             args = ["--x", "y z"]
@@ -194,6 +197,7 @@ mod tests {
         assert_eq!(agent.environment, [("KEY".into(), "value".into())]);
         assert_eq!(agent.directory.as_deref(), Some(Path::new("/tmp")));
         assert_eq!(configuration.grace_seconds, Some(5));
+        assert!(configuration.notices);
         let names: Vec<_> = configuration.proxies.iter().map(|proxy| proxy.name.as_str()).collect();
         assert_eq!(names, ["context", "context-2", "mine"]);
         let first = &configuration.proxies[0];

@@ -20,8 +20,10 @@ use anyhow::Context as _;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 /// The longest line in bytes unless another is set. Prompts carry images and files; agents in use have been seen to write lines of
@@ -58,6 +60,10 @@ pub struct ConnectionOptions {
     pub grace: Duration,
     /// Sees all traffic.
     pub tap: OptionalTap,
+    /// Whether faults of proxies are told in the sessions that they concern, as text of the agent.
+    pub notices: bool,
+    /// Asks for proxies that rest to be tried again at once.
+    pub retry: Option<Arc<Notify>>,
     /// Whether compile times and progress may be shown on standard error.
     pub progress: bool,
 }
@@ -104,6 +110,8 @@ pub async fn serve_failure(role: Role, sentence: String, client: ClientStreams) 
         max_line: DEFAULT_MAX_LINE,
         grace: Duration::ZERO,
         tap: None,
+        notices: false,
+        retry: None,
         progress: false,
     };
     apart(driver::Driver::with(options, client, Vec::new(), Some(sentence)).run()).await

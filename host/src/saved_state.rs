@@ -164,7 +164,7 @@ impl SavedState {
         if size > self.limit && size > before {
             let reason = format!(
                 "the saved state of proxy `{}` would take {size} bytes and may take {}; delete keys that are not needed, or \
-                 set a higher limit for `state` in consort.toml",
+                 set `limits.state` in consort.toml higher",
                 self.proxy, self.limit
             );
             return Err(error_text(QUOTA, &reason, Some(data)));

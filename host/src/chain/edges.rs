@@ -3,6 +3,7 @@
 use super::conductor::{Role, proxy_method};
 use super::parcel::{Body, CallId, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::router::{BIRTH_WAIT, Effect, Phase, Router, is_birth, is_carrier};
+use super::status;
 use crate::message::Outcome;
 use crate::wire::envelope::{Id, Incoming, Malformed, error_text};
 use crate::wire::scan;
@@ -79,6 +80,9 @@ impl Router {
         match (self.phase, message) {
             (Phase::Initializing, message) => self.wait_behind_initialize(message),
             (_, Incoming::Request { id, method, params }) if &*method == "initialize" => self.initialize(id, params),
+            (_, Incoming::Request { id, method, params }) if method.starts_with(status::PREFIX) => {
+                self.consort_asked(&id, &method, params.as_ref());
+            }
             (Phase::Fresh, Incoming::Request { id, method, .. }) => {
                 let first = match self.role {
                     Role::Agent => "initialize",

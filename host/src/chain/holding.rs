@@ -109,6 +109,10 @@ impl Router {
         let fault = Fault::new(Class::Timeout, Phase::Receive, cause);
         let sentence = fault.sentence(&proxy.name);
         tracing::error!("{sentence}");
+        let sessions: Vec<_> = self.proxies[index].session_of(ticket).into_iter().collect();
+        if self.notices {
+            self.notice(&sessions, &format!("{sentence}."));
+        }
         let error = self.fault_text(index, &fault, &sentence);
         self.give_up_ticket(index, ticket, &error);
         self.proxies[index].closed.push(ticket);

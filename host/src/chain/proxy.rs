@@ -67,6 +67,8 @@ pub(super) struct ProxyState {
     /// Tickets that ended since its last turn.
     pub(super) closed: Vec<Ticket>,
     pub(super) restarts: Restarts,
+    /// A new instance is being made.
+    pub(super) starting: bool,
     pub(super) handshake: Handshake,
     /// Until when a new instance must have taken `initialize` again.
     pub(super) replay_until: Option<Instant>,
@@ -205,6 +207,7 @@ impl ProxyState {
             lanes: Default::default(),
             closed: Vec::new(),
             restarts: Restarts::default(),
+            starting: false,
             handshake: Handshake::default(),
             replay_until: None,
             unseen: false,

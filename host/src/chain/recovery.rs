@@ -10,6 +10,7 @@ use crate::message::{OnFailure, Registration, Ticket};
 use crate::wire::envelope::error_text;
 use crate::wire::text::Text;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a new instance may take with the `initialize` that is shown to it again.
@@ -21,6 +22,11 @@ impl Router {
         let sentence = fault.sentence(&self.proxies[index].name);
         tracing::error!("{sentence}");
         let error = self.fault_text(index, fault, &sentence);
+        let after = self.proxies[index].restarts.next_wait(Instant::now());
+        let sessions = self.sessions_at(index);
+        if after.is_zero() {
+            self.notice(&sessions, &format!("{sentence}."));
+        }
         let untouched: Vec<Inbound> = running.into_iter().chain(self.drain_inbox(index)).collect();
         self.give_up_owned(index, &untouched, &error);
         for inbound in untouched {
@@ -29,7 +35,7 @@ impl Router {
                 OnFailure::Closed => self.keep_out(index, inbound, &error),
             }
         }
-        self.restart(index);
+        self.restart(index, after, &sessions);
     }
 
     pub(super) fn fault_text(&self, index: usize, fault: &Fault, sentence: &str) -> Text {
@@ -179,7 +185,7 @@ impl Router {
         if let Body::Request { call, .. } = parcel.body {
             let reason = format!(
                 "proxy `{name}` has failed too often and is off; nothing passes that it protects. It is tried again within {} \
-                 seconds; `on-failure = \"bypass\"` in consort.toml would let messages go past it",
+                 seconds, or at once with `_consort/retry`; `on-failure = \"bypass\"` in consort.toml would let messages go past it",
                 COOL_DOWN.as_secs()
             );
             let data = serde_json::json!({ "proxy": &*name });
@@ -198,9 +204,8 @@ impl Router {
         );
     }
 
-    fn restart(&mut self, index: usize) {
+    fn restart(&mut self, index: usize, after: Duration, sessions: &[Arc<str>]) {
         let proxy = &mut self.proxies[index];
-        let after = proxy.restarts.next_wait(Instant::now());
         // What waits for one that protects may wait a little longer, but not for as long as it rests.
         let waits = after.is_zero() || (proxy.on_failure == OnFailure::Closed && after < COOL_DOWN);
         proxy.status = if waits { Status::Restarting } else { Status::Off };
@@ -210,13 +215,16 @@ impl Router {
                 OnFailure::Bypass => "traffic goes past it",
                 OnFailure::Closed => "nothing goes past it",
             };
-            tracing::error!("proxy `{}` failed too often: {what} for {rest} seconds", proxy.name);
+            let sentence = format!("proxy `{}` failed too often: {what} for {rest} seconds", proxy.name);
+            tracing::error!("{sentence}");
+            self.notice(sessions, &format!("{sentence}."));
         }
         self.effects.push_back(Effect::Restart { proxy: index, after });
     }
 
     /// A new instance is there, or why not.
     pub fn proxy_restarted(&mut self, index: usize, result: Result<Registration, Fault>) {
+        self.proxies[index].starting = false;
         match result {
             Ok(registration) => {
                 self.proxies[index].register(&registration);

@@ -19,6 +19,8 @@ const HEAL: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Restarts {
     spent: u32,
+    /// All faults, forgiven or not.
+    faults: u64,
     last: Option<Instant>,
 }
 
@@ -30,6 +32,7 @@ impl Restarts {
             self.spent = self.spent.saturating_sub(u32::try_from(healed).unwrap_or(u32::MAX));
         }
         self.last = Some(now);
+        self.faults += 1;
         self.spent += 1;
         if self.spent > MAX_RESTARTS {
             return COOL_DOWN;
@@ -41,5 +44,15 @@ impl Restarts {
         // Jitter of a quarter, so that several proxies do not come back at the same moment.
         let random = std::hash::RandomState::new().build_hasher().finish();
         wait + wait * u32::try_from(random % 100).unwrap_or(0) / 400
+    }
+
+    /// How many faults there were in all.
+    pub(super) fn faults(&self) -> u64 {
+        self.faults
+    }
+
+    /// Begins anew.
+    pub(super) fn forgive(&mut self) {
+        self.spent = 0;
     }
 }

@@ -152,6 +152,8 @@ pub struct Router {
     /// Holds that ended, to be followed up when the message at hand has found its place.
     pub(super) releases: VecDeque<(usize, Hold)>,
     pub(super) tap: OptionalTap,
+    /// Whether faults are told in the sessions that they concern.
+    pub(super) notices: bool,
     /// When there is a look at what proxies keep.
     pub(super) next_look: Option<Instant>,
     next_number: u64,
@@ -196,6 +198,7 @@ impl Router {
             overfull: Vec::new(),
             releases: VecDeque::new(),
             tap,
+            notices: false,
             next_look: None,
             next_number: 0,
         }

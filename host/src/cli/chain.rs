@@ -55,6 +55,9 @@ pub(super) struct ChainArguments {
     /// How long pending requests may go on when the client's input has ended [default: 30]
     #[arg(long, value_name = "SECONDS")]
     grace: Option<u64>,
+    /// Tell of a proxy's fault in the session that it concerns, as text of the agent: editors hide what is logged
+    #[arg(long)]
+    notices: bool,
     /// The longest line that is taken from either side, such as `16 MiB` [default: 64 MiB]
     #[arg(long, value_name = "SIZE", value_parser = line_size)]
     max_line: Option<usize>,
@@ -71,6 +74,7 @@ pub(super) struct Chain {
     pub(super) agent: Option<AgentCommand>,
     grace: Duration,
     max_line: usize,
+    notices: bool,
     trace: Option<PathBuf>,
 }
 
@@ -102,6 +106,7 @@ impl ChainArguments {
             agent: configuration.agent,
             grace: Duration::from_secs(grace),
             max_line: self.max_line.or(configuration.max_line).unwrap_or(DEFAULT_MAX_LINE),
+            notices: self.notices || configuration.notices,
             trace: self.trace.clone(),
         })
     }
@@ -174,6 +179,8 @@ impl Chain {
             max_line: self.max_line,
             grace: self.grace,
             tap,
+            notices: self.notices,
+            retry: None,
             progress: std::io::stderr().is_terminal(),
         })
     }

@@ -11,9 +11,11 @@ use std::ffi::OsString;
 use std::future::Future;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{self, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
 /// Threads that run chains: one for each direction of a conversation keeps two cores busy, and more than one is what lets a spinning
 /// proxy be moved out of the way of others.
@@ -24,6 +26,9 @@ const LAST_WRITE: Duration = Duration::from_secs(10);
 
 /// The number of SIGXFSZ.
 const FILE_TOO_LARGE: i32 = rustix::process::Signal::XFSZ.as_raw();
+
+/// The signal that asks for proxies that rest to be tried again.
+const RETRY: SignalKind = SignalKind::user_defined1();
 
 /// How long what is left in the background may take to stop once the command is done.
 pub(super) const SHUTDOWN: Duration = Duration::from_secs(1);
@@ -76,7 +81,19 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<u8> {
 /// Has a connection with a chain, or tells why there is none.
 pub(super) fn serve_chain(role: Role, options: anyhow::Result<ConnectionOptions>) -> anyhow::Result<u8> {
     match options {
-        Ok(options) => serve(|streams| async { Ok(ending_status(&connection::serve(options, streams).await?)) }),
+        Ok(mut options) => {
+            let retry = Arc::new(Notify::new());
+            options.retry = Some(retry.clone());
+            serve(|streams| async {
+                let asked = tokio::spawn(retry_on_signal(
+                    signal(RETRY).context("cannot listen for signals")?,
+                    retry,
+                ));
+                let ending = connection::serve(options, streams).await;
+                asked.abort();
+                Ok(ending_status(&ending?))
+            })
+        }
         Err(error) if io::stdin().is_terminal() => Err(error),
         // An editor shows the answer to its request; what stands on standard error it may only keep in a log.
         Err(error) => {
@@ -84,6 +101,13 @@ pub(super) fn serve_chain(role: Role, options: anyhow::Result<ConnectionOptions>
             let status = exit::report(Err(error));
             serve(|streams| async move { connection::serve_failure(role, sentence, streams).await.map(|_| status) })
         }
+    }
+}
+
+/// Asks for proxies that rest to be tried again whenever the signal comes.
+async fn retry_on_signal(mut signals: Signal, retry: Arc<Notify>) {
+    while signals.recv().await.is_some() {
+        retry.notify_one();
     }
 }
 

@@ -18,7 +18,7 @@ impl Reader<'_> {
         self.only(
             table,
             "the file",
-            &["agent", "proxies", "groups", "grace-seconds", "max-line"],
+            &["agent", "proxies", "groups", "grace-seconds", "max-line", "notices"],
         )?;
         let mut configuration = Configuration::default();
         let groups = match table.get("groups") {
@@ -33,6 +33,12 @@ impl Reader<'_> {
         }
         if let Some(seconds) = table.get("grace-seconds") {
             configuration.grace_seconds = Some(self.integer(seconds, "grace-seconds")?);
+        }
+        if let Some(item) = table.get("notices") {
+            configuration.notices = item
+                .get_ref()
+                .as_bool()
+                .ok_or_else(|| self.expected(item, "notices", "true or false"))?;
         }
         if let Some(size) = table.get("max-line") {
             let size = self.size(size, "max-line", LINES)?;

@@ -3,7 +3,7 @@
 
 use super::load::{self, Started};
 use super::saved::SavedQueue;
-use super::streams::{either, exit, parsed, until, write_some};
+use super::streams::{either, exit, notified, parsed, until, write_some};
 use super::timers::{Due, Timers};
 use super::{ClientStreams, ConnectionOptions, Ending, files};
 use crate::agent::Agent;
@@ -96,6 +96,7 @@ enum Woken {
     Event(Option<Event>),
     AgentExited,
     ClientGone,
+    Retry,
     Time,
     More,
 }
@@ -156,8 +157,10 @@ impl Driver {
             failure: broken.clone(),
             agent_missing: false,
         };
+        let mut router = Router::new(role, setups, options.tap.clone());
+        router.set_notices(options.notices);
         Self {
-            router: Router::new(role, setups, options.tap.clone()),
+            router,
             slots,
             client,
             client_lines: LineBuffer::new(options.max_line),
@@ -219,6 +222,7 @@ impl Driver {
                     self.agent_exit = None;
                     self.timers.add(Instant::now() + DRAIN, Due::Drained);
                 }
+                Woken::Retry => self.router.retry(None),
                 // What is due is looked at before each wait.
                 Woken::Time => {}
                 // Others on this thread, and whoever wants to end this, get their chance.
@@ -363,6 +367,7 @@ impl Driver {
             event = self.events.recv() => Woken::Event(event),
             () = exit(&mut self.agent_exit), if self.agent_exit.is_some() => Woken::AgentExited,
             () = exit(&mut self.client.gone), if self.client.gone.is_some() => Woken::ClientGone,
+            () = notified(self.options.retry.as_deref()), if self.options.retry.is_some() => Woken::Retry,
             read = either(client_read, agent_read, self.client_first) => read,
             () = std::future::ready(()), if more => Woken::More,
             () = until(next), if next.is_some() => Woken::Time,
@@ -403,6 +408,7 @@ impl Driver {
                     self.router
                         .host_answer(proxy, operation, Ok(Text::of(&serde_json::json!({}))));
                 }
+                Due::Restart { proxy } if !self.router.begins_restart(proxy) => {}
                 Due::Restart { proxy } => {
                     let slot = &self.slots[proxy];
                     let (loaded, configuration) = (slot.loaded.clone(), slot.configuration.clone());

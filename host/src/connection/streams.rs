@@ -105,3 +105,10 @@ pub(super) async fn exit(exited: &mut Option<Pin<Box<dyn Future<Output = ()> + S
         exited.await;
     }
 }
+
+/// Ends when somebody asks for it.
+pub(super) async fn notified(notify: Option<&tokio::sync::Notify>) {
+    if let Some(notify) = notify {
+        notify.notified().await;
+    }
+}
