@@ -11,6 +11,7 @@ mod streams;
 mod timers;
 
 use crate::agent::AgentCommand;
+use crate::audit::{Audit, Recorder};
 pub use crate::chain::Role;
 use crate::message::OnFailure;
 use crate::tap::OptionalTap;
@@ -18,6 +19,7 @@ use anyhow::Context as _;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
@@ -54,6 +56,8 @@ pub struct ConnectionOptions {
     pub grace: Duration,
     /// Sees all traffic.
     pub tap: OptionalTap,
+    /// Where what proxies do is recorded.
+    pub audit: Option<Arc<Audit>>,
     /// Whether compile times and progress may be shown on standard error.
     pub progress: bool,
 }
@@ -100,9 +104,10 @@ pub async fn serve_failure(role: Role, sentence: String, client: ClientStreams) 
         max_line: DEFAULT_MAX_LINE,
         grace: Duration::ZERO,
         tap: None,
+        audit: None,
         progress: false,
     };
-    apart(driver::Driver::with(options, client, Vec::new(), Some(sentence)).run()).await
+    apart(driver::Driver::with(options, client, Vec::new(), Recorder::default(), Some(sentence)).run()).await
 }
 
 /// A task of its own runs on the thread that waits for input, which saves a change of threads for each message.

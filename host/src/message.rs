@@ -145,6 +145,16 @@ pub enum OnFailure {
     Closed,
 }
 
+impl OnFailure {
+    /// What a user calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bypass => "bypass",
+            Self::Closed => "closed",
+        }
+    }
+}
+
 /// What a proxy says of itself when it starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Registration {

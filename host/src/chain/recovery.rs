@@ -20,6 +20,7 @@ impl Router {
     pub(super) fn failed(&mut self, index: usize, running: Option<Inbound>, fault: &Fault) {
         let sentence = fault.sentence(&self.proxies[index].name);
         tracing::error!("{sentence}");
+        self.audit.failed(&self.proxies[index].name, fault);
         let error = self.fault_text(index, fault, &sentence);
         let untouched: Vec<Inbound> = running.into_iter().chain(self.drain_inbox(index)).collect();
         self.give_up_owned(index, &untouched, &error);
@@ -191,6 +192,7 @@ impl Router {
     fn count_shut_out(&mut self, index: usize, method: &str) {
         let proxy = &mut self.proxies[index];
         proxy.shut_out += 1;
+        self.audit.shut_out(&proxy.name, method);
         let method = crate::log::printable(method);
         tracing::warn!(
             "proxy `{}` has failed, so `{method}` was kept from going past it",
@@ -211,15 +213,21 @@ impl Router {
                 OnFailure::Closed => "nothing goes past it",
             };
             tracing::error!("proxy `{}` failed too often: {what} for {rest} seconds", proxy.name);
+            self.audit.off(&proxy.name, proxy.on_failure, COOL_DOWN);
         }
         self.effects.push_back(Effect::Restart { proxy: index, after });
     }
 
     /// A new instance is there, or why not.
     pub fn proxy_restarted(&mut self, index: usize, result: Result<Registration, Fault>) {
+        let proxy = &mut self.proxies[index];
+        if proxy.restarts.rests() {
+            self.audit.retried(&proxy.name);
+        }
         match result {
             Ok(registration) => {
-                self.proxies[index].register(&registration);
+                self.audit.restarted(&proxy.name);
+                proxy.register(&registration);
                 self.begin_replay(index);
             }
             Err(fault) => self.failed(index, None, &fault),

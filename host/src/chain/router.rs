@@ -5,6 +5,7 @@ use super::lanes::{Kept, Lanes};
 use super::parcel::{Body, Call, CallId, Direction, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::proxy::{Hold, ProxyState, Status};
 use super::sessions::Sessions;
+use crate::audit::Recorder;
 use crate::log::ProxyLog;
 use crate::message::{OnFailure, Outcome, Registration};
 use crate::saved_state;
@@ -147,6 +148,7 @@ pub struct Router {
     /// Holds that ended, to be followed up when the message at hand has found its place.
     pub(super) releases: VecDeque<(usize, Hold)>,
     pub(super) tap: OptionalTap,
+    pub(super) audit: Recorder,
     next_number: u64,
 }
 
@@ -189,8 +191,15 @@ impl Router {
             overfull: Vec::new(),
             releases: VecDeque::new(),
             tap,
+            audit: Recorder::default(),
             next_number: 0,
         }
+    }
+
+    /// The same, with what happens to its proxies taken down.
+    pub fn recorded_by(mut self, audit: Recorder) -> Self {
+        self.audit = audit;
+        self
     }
 
     /// The next thing to do outside.

@@ -68,6 +68,7 @@ pub(super) fn run(_arguments: &Arguments) -> anyhow::Result<u8> {
         max_line: DEFAULT_MAX_LINE,
         grace: GRACE,
         tap: Some(recorder.clone()),
+        audit: None,
         progress: io::stderr().is_terminal(),
     };
     let request = Request {

@@ -1,12 +1,12 @@
 //! `consort inspect`: what a component is, without running it.
 
 use super::{exit, text};
+use crate::digest::sha256;
 use crate::sandbox::describe::{Description, Item, Kind};
 use crate::sandbox::{self, describe};
 use anyhow::{anyhow, bail};
 use clap::{Args, ValueHint};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -38,11 +38,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         Ok(description) => description,
         Err(reason) => bail!("{} {reason}", file.display()),
     };
-    let digest = Sha256::digest(&bytes).iter().fold(String::new(), |mut digest, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(digest, "{byte:02x}");
-        digest
-    });
+    let digest = sha256([&bytes]);
     let suitable = description.check();
     let report = Report {
         arguments,

@@ -76,7 +76,14 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<u8> {
 /// Has a connection with a chain, or tells why there is none.
 pub(super) fn serve_chain(role: Role, options: anyhow::Result<ConnectionOptions>) -> anyhow::Result<u8> {
     match options {
-        Ok(options) => serve(|streams| async { Ok(ending_status(&connection::serve(options, streams).await?)) }),
+        Ok(options) => {
+            let audit = options.audit.clone();
+            let status = serve(|streams| async { Ok(ending_status(&connection::serve(options, streams).await?)) });
+            if let Some(audit) = audit {
+                audit.flush();
+            }
+            status
+        }
         Err(error) if io::stdin().is_terminal() => Err(error),
         // An editor shows the answer to its request; what stands on standard error it may only keep in a log.
         Err(error) => {

@@ -7,6 +7,7 @@ use super::streams::{either, exit, parsed, until, write_some};
 use super::timers::{Due, Timers};
 use super::{ClientStreams, ConnectionOptions, Ending, files};
 use crate::agent::Agent;
+use crate::audit::{Audit, Recorder};
 use crate::chain::{Effect, ProxySetup, Role, Router, file_answer};
 use crate::fault::{Class, Fault, Phase};
 use crate::message::{Outcome, Registration, TurnResult};
@@ -84,6 +85,7 @@ pub(super) struct Driver {
     /// Why no chain could be made.
     pub(super) broken: Option<String>,
     pub(super) ending: Ending,
+    audit: Recorder,
 }
 
 /// What woke the loop up.
@@ -102,12 +104,18 @@ enum Woken {
 impl Driver {
     /// Loads the proxies. One that cannot be loaded makes every `initialize` fail with the reason.
     pub(super) async fn new(options: ConnectionOptions, client: ClientStreams) -> Self {
-        match load::start_all(&options).await {
-            Ok(started) => Self::with(options, client, started, None),
+        let audit = options.audit.as_ref().map(Audit::connection).unwrap_or_default();
+        let agent = options.agent.as_ref().map(|agent| agent.program.to_string_lossy());
+        audit.started(
+            None,
+            serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "agent": agent }),
+        );
+        match load::start_all(&options, &audit).await {
+            Ok(started) => Self::with(options, client, started, audit, None),
             Err(error) => {
                 let sentence = format!("{error:#}");
                 tracing::error!("{sentence}");
-                Self::with(options, client, Vec::new(), Some(sentence))
+                Self::with(options, client, Vec::new(), audit, Some(sentence))
             }
         }
     }
@@ -117,6 +125,7 @@ impl Driver {
         options: ConnectionOptions,
         client: ClientStreams,
         started: Vec<Started>,
+        audit: Recorder,
         broken: Option<String>,
     ) -> Self {
         let mut setups = Vec::new();
@@ -155,7 +164,7 @@ impl Driver {
             agent_missing: false,
         };
         Self {
-            router: Router::new(role, setups, options.tap.clone()),
+            router: Router::new(role, setups, options.tap.clone()).recorded_by(audit.clone()),
             slots,
             client,
             client_lines: LineBuffer::new(options.max_line),
@@ -175,6 +184,7 @@ impl Driver {
             running: 0,
             broken,
             ending,
+            audit,
         }
     }
 
@@ -460,5 +470,6 @@ impl Driver {
         if let Some(agent) = self.agent.take() {
             agent.stop().await;
         }
+        self.audit.ended();
     }
 }

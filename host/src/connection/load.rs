@@ -1,6 +1,7 @@
 //! Loading the chain's components: side by side, with a word to the user when it takes long.
 
 use super::{ConnectionOptions, ProxyOptions};
+use crate::audit::Recorder;
 use crate::fault::{Class, Fault, Phase};
 use crate::message::{OnFailure, Registration};
 use crate::sandbox::{Instance, Loaded, Prepared, ProxyLimits, Sandbox};
@@ -28,7 +29,7 @@ pub(super) struct Started {
 /// # Errors
 ///
 /// The first fault as a sentence that names the proxy.
-pub(super) async fn start_all(options: &ConnectionOptions) -> anyhow::Result<Vec<Started>> {
+pub(super) async fn start_all(options: &ConnectionOptions, audit: &Recorder) -> anyhow::Result<Vec<Started>> {
     let ConnectionOptions {
         proxies,
         progress,
@@ -78,8 +79,11 @@ pub(super) async fn start_all(options: &ConnectionOptions) -> anyhow::Result<Vec
     let mut started = Vec::new();
     for proxy in proxies {
         let prepared = loaded.get(&proxy.file).cloned();
-        let one = start(proxy, prepared, *max_line).await;
-        started.push(one.map_err(|fault| anyhow::anyhow!(fault.sentence(&proxy.name)))?);
+        let one = start(proxy, prepared, *max_line, audit).await;
+        started.push(one.map_err(|fault| {
+            audit.failed(&proxy.name, &fault);
+            anyhow::anyhow!(fault.sentence(&proxy.name))
+        })?);
     }
     Ok(started)
 }
@@ -88,6 +92,7 @@ async fn start(
     proxy: &ProxyOptions,
     prepared: Option<Result<Arc<Prepared>, Fault>>,
     max_line: usize,
+    audit: &Recorder,
 ) -> Result<Started, Fault> {
     let prepared = prepared.unwrap_or_else(|| {
         Err(Fault::new(
@@ -99,6 +104,15 @@ async fn start(
     if let Some(time) = prepared.compiled {
         tracing::info!("proxy `{}` compiled in {} ms", proxy.name, time.as_millis());
     }
+    audit.started(
+        Some(&proxy.name),
+        serde_json::json!({
+            "file": proxy.file.to_string_lossy(),
+            "sha256": prepared.sha256,
+            "memory": proxy.memory,
+            "on-failure": proxy.on_failure.name(),
+        }),
+    );
     let limits = ProxyLimits {
         memory: proxy.memory,
         message: max_line,

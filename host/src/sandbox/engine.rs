@@ -5,6 +5,7 @@ use super::cache::Cache;
 use super::describe;
 use super::limits::{MAX_COMPONENT, ProxyLimits, TICK};
 use super::state::State;
+use crate::digest::sha256;
 use crate::fault::{Class, Fault, Phase};
 use crate::log::ProxyLog;
 use std::path::Path;
@@ -30,6 +31,8 @@ pub struct Sandbox {
 pub struct Prepared {
     /// How long compiling took; none if the compiled code came from the cache.
     pub compiled: Option<Duration>,
+    /// The SHA-256 of its bytes, in hexadecimal digits.
+    pub sha256: String,
     pre: ProxyPre<State>,
     clock: Arc<Clock>,
 }
@@ -140,6 +143,7 @@ impl Sandbox {
             })?;
         Ok(Prepared {
             compiled,
+            sha256: sha256([&source]),
             pre,
             clock: self.clock.clone(),
         })
