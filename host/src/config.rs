@@ -6,6 +6,7 @@ mod reader;
 mod sections;
 
 use crate::agent::AgentCommand;
+use crate::audit::Level;
 use crate::connection::ProxyOptions;
 use crate::message::OnFailure;
 use anyhow::Context;
@@ -39,6 +40,10 @@ pub struct Configuration {
     pub max_line: Option<usize>,
     /// Whether faults of proxies are told in the sessions that they concern.
     pub notices: bool,
+    /// What is written to the audit file.
+    pub audit: Option<Level>,
+    /// The audit file.
+    pub audit_file: Option<PathBuf>,
     /// How many seconds pending requests may go on after the end of the client's input.
     pub grace_seconds: Option<u64>,
 }
@@ -170,6 +175,8 @@ mod tests {
             r#"
             grace-seconds = 5
             notices = true
+            audit = "changes"
+            audit-file = "audit.jsonl"
             [agent]
             command = "claude-agent-acp"
             args = ["--x", "y z"]
@@ -198,6 +205,11 @@ mod tests {
         assert_eq!(agent.directory.as_deref(), Some(Path::new("/tmp")));
         assert_eq!(configuration.grace_seconds, Some(5));
         assert!(configuration.notices);
+        assert_eq!(configuration.audit, Some(Level::Changes));
+        assert_eq!(
+            configuration.audit_file.as_deref(),
+            Some(Path::new("/etc/consort/audit.jsonl"))
+        );
         let names: Vec<_> = configuration.proxies.iter().map(|proxy| proxy.name.as_str()).collect();
         assert_eq!(names, ["context", "context-2", "mine"]);
         let first = &configuration.proxies[0];
@@ -237,6 +249,10 @@ mod tests {
             "/etc/consort/consort.toml:2: `command` must be a string, not a number"
         );
         assert!(complaint("[agent]\nargs = [").starts_with("/etc/consort/consort.toml:2: "));
+        assert_eq!(
+            complaint("audit = \"on\""),
+            "/etc/consort/consort.toml:1: `audit` must be \"off\", \"events\" or \"changes\""
+        );
         assert!(complaint("[proxies]\nfile = \"a\"").contains("[[proxies]]"));
         assert!(complaint("[[proxies]]\nname = \"a\"").contains("neither `file` nor `group`"));
         assert!(complaint("[agent]\nargs = []").contains("no `command`"));

@@ -2,6 +2,7 @@
 //! instances and the clock; what goes where is the chain's business.
 
 mod agent_side;
+mod contained;
 mod driver;
 mod files;
 mod flow;
@@ -9,8 +10,10 @@ mod load;
 mod saved;
 mod streams;
 mod timers;
+mod told;
 
 use crate::agent::AgentCommand;
+use crate::audit::{Audit, Recorder};
 pub use crate::chain::Role;
 use crate::grants::Grant;
 use crate::limits::Settings;
@@ -64,6 +67,8 @@ pub struct ConnectionOptions {
     pub notices: bool,
     /// Asks for proxies that rest to be tried again at once.
     pub retry: Option<Arc<Notify>>,
+    /// Where what proxies do is recorded.
+    pub audit: Option<Arc<Audit>>,
     /// Whether compile times and progress may be shown on standard error.
     pub progress: bool,
 }
@@ -112,9 +117,10 @@ pub async fn serve_failure(role: Role, sentence: String, client: ClientStreams) 
         tap: None,
         notices: false,
         retry: None,
+        audit: None,
         progress: false,
     };
-    apart(driver::Driver::with(options, client, Vec::new(), Some(sentence)).run()).await
+    apart(driver::Driver::with(options, client, Vec::new(), Recorder::default(), Some(sentence)).run()).await
 }
 
 /// A task of its own runs on the thread that waits for input, which saves a change of threads for each message.

@@ -4,12 +4,14 @@
 //! [`sandbox`], takes what they send, and hands it to the wire of the other side.
 
 pub mod agent;
+pub mod audit;
 pub mod build;
 pub mod chain;
 pub mod cli;
 pub mod config;
 pub mod connection;
 pub mod demo_agent;
+mod digest;
 pub mod fault;
 pub mod folders;
 pub mod grants;

@@ -250,6 +250,12 @@ impl Limits {
         self.values[limit as usize] = value;
     }
 
+    /// All of them by name, for the audit.
+    pub fn to_json(&self) -> serde_json::Value {
+        let limits = Limit::ALL.map(|limit| (limit.name().to_owned(), limit.shown(self.get(limit)).into()));
+        serde_json::Value::Object(limits.into_iter().collect())
+    }
+
     /// One of them, in its unit.
     pub fn get(&self, limit: Limit) -> u64 {
         self.values[limit as usize]

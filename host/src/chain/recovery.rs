@@ -21,6 +21,7 @@ impl Router {
     pub(super) fn failed(&mut self, index: usize, running: Option<Inbound>, fault: &Fault) {
         let sentence = fault.sentence(&self.proxies[index].name);
         tracing::error!("{sentence}");
+        self.audit.failed(&self.proxies[index].name, fault);
         let error = self.fault_text(index, fault, &sentence);
         let after = self.proxies[index].restarts.next_wait(Instant::now());
         let sessions = self.sessions_at(index);
@@ -197,6 +198,7 @@ impl Router {
     fn count_shut_out(&mut self, index: usize, method: &str) {
         let proxy = &mut self.proxies[index];
         proxy.shut_out += 1;
+        self.audit.shut_out(&proxy.name, method);
         let method = crate::log::printable(method);
         tracing::warn!(
             "proxy `{}` has failed, so `{method}` was kept from going past it",
@@ -217,6 +219,7 @@ impl Router {
             };
             let sentence = format!("proxy `{}` failed too often: {what} for {rest} seconds", proxy.name);
             tracing::error!("{sentence}");
+            self.audit.off(&proxy.name, proxy.on_failure, COOL_DOWN);
             self.notice(sessions, &format!("{sentence}."));
         }
         self.effects.push_back(Effect::Restart { proxy: index, after });
@@ -224,10 +227,15 @@ impl Router {
 
     /// A new instance is there, or why not.
     pub fn proxy_restarted(&mut self, index: usize, result: Result<Registration, Fault>) {
-        self.proxies[index].starting = false;
+        let proxy = &mut self.proxies[index];
+        proxy.starting = false;
+        if proxy.restarts.rests() {
+            self.audit.retried(&proxy.name);
+        }
         match result {
             Ok(registration) => {
-                self.proxies[index].register(&registration);
+                self.audit.restarted(&proxy.name);
+                proxy.register(&registration);
                 self.begin_replay(index);
             }
             Err(fault) => self.failed(index, None, &fault),

@@ -25,6 +25,11 @@ pub(super) struct Restarts {
 }
 
 impl Restarts {
+    /// Whether the last wait is one of those that are long.
+    pub(super) fn rests(&self) -> bool {
+        self.spent > MAX_RESTARTS
+    }
+
     /// How long to wait before the next restart.
     pub(super) fn next_wait(&mut self, now: Instant) -> Duration {
         if let Some(last) = self.last {

@@ -5,6 +5,7 @@ use super::lanes::{Kept, Lanes};
 use super::parcel::{Body, Call, CallId, Direction, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::proxy::{Hold, ProxyState, Status};
 use super::sessions::Sessions;
+use crate::audit::Recorder;
 use crate::log::ProxyLog;
 use crate::message::{OnFailure, Outcome, Registration};
 use crate::saved_state;
@@ -156,6 +157,7 @@ pub struct Router {
     pub(super) notices: bool,
     /// When there is a look at what proxies keep.
     pub(super) next_look: Option<Instant>,
+    pub(super) audit: Recorder,
     next_number: u64,
 }
 
@@ -200,8 +202,15 @@ impl Router {
             tap,
             notices: false,
             next_look: None,
+            audit: Recorder::default(),
             next_number: 0,
         }
+    }
+
+    /// The same, with what happens to its proxies taken down.
+    pub fn recorded_by(mut self, audit: Recorder) -> Self {
+        self.audit = audit;
+        self
     }
 
     /// The next thing to do outside.

@@ -1,5 +1,6 @@
 //! The chain by itself, one rule a test.
 
+mod audit;
 mod closed;
 mod holding;
 mod mcp;

@@ -1,6 +1,7 @@
 //! The options that say what a chain is made of, and what comes of them and the configuration file.
 
 use crate::agent::AgentCommand;
+use crate::audit::{self, Audit, Level};
 use crate::config::{self, Configuration};
 use crate::connection::{ConnectionOptions, DEFAULT_MAX_LINE, ProxyOptions};
 use crate::grants::Grant;
@@ -65,6 +66,13 @@ pub(super) struct ChainArguments {
     /// are in it; credentials that the protocol marks as such are masked. 256 MiB at most: FILE and, before it, FILE.1
     #[arg(long, value_name = "FILE", value_parser = path(), value_hint = ValueHint::FilePath)]
     trace: Option<PathBuf>,
+    /// The file for what proxies were granted, denied and failed at, as JSON lines [default: ~/.local/state/consort/audit.jsonl].
+    /// 32 MiB at most: FILE and, before it, FILE.1
+    #[arg(long, value_name = "FILE", value_parser = path(), value_hint = ValueHint::FilePath)]
+    audit: Option<PathBuf>,
+    /// Write no audit file
+    #[arg(long, conflicts_with = "audit")]
+    no_audit: bool,
 }
 
 /// What was asked for, by options and configuration together.
@@ -76,6 +84,7 @@ pub(super) struct Chain {
     max_line: usize,
     notices: bool,
     trace: Option<PathBuf>,
+    audit: Option<(PathBuf, Level)>,
 }
 
 impl ChainArguments {
@@ -108,7 +117,26 @@ impl ChainArguments {
             max_line: self.max_line.or(configuration.max_line).unwrap_or(DEFAULT_MAX_LINE),
             notices: self.notices || configuration.notices,
             trace: self.trace.clone(),
+            audit: self.audit(configuration.audit, configuration.audit_file),
         })
+    }
+
+    /// The audit file and what is written to it. A file that is named here is wanted, whatever is configured.
+    fn audit(&self, level: Option<Level>, file: Option<PathBuf>) -> Option<(PathBuf, Level)> {
+        let level = level.unwrap_or_default();
+        match (&self.audit, level) {
+            _ if self.no_audit => None,
+            (Some(named), Level::Off) => Some((named.clone(), Level::default())),
+            (Some(named), level) => Some((named.clone(), level)),
+            (None, Level::Off) => None,
+            (None, level) => {
+                let file = file.or_else(audit::default_file);
+                if file.is_none() {
+                    tracing::info!("there is no audit file, since neither XDG_STATE_HOME nor HOME is set");
+                }
+                Some((file?, level))
+            }
+        }
     }
 
     fn configuration(&self) -> anyhow::Result<Configuration> {
@@ -173,6 +201,11 @@ impl Chain {
             Some(file) => Some(Arc::new(Trace::create(file)?)),
             None => None,
         };
+        let audit = self.audit.and_then(|(file, level)| {
+            let started = Audit::start(&file, level);
+            // What cannot be recorded must not keep anybody from working.
+            started.inspect_err(|error| tracing::warn!("{error:#}")).ok()
+        });
         Ok(ConnectionOptions {
             proxies: self.proxies,
             agent,
@@ -181,6 +214,7 @@ impl Chain {
             tap,
             notices: self.notices,
             retry: None,
+            audit: audit.map(Arc::new),
             progress: std::io::stderr().is_terminal(),
         })
     }

@@ -70,6 +70,7 @@ pub(super) fn run(_arguments: &Arguments) -> anyhow::Result<u8> {
         tap: Some(recorder.clone()),
         notices: false,
         retry: None,
+        audit: None,
         progress: io::stderr().is_terminal(),
     };
     let request = Request {

@@ -1,6 +1,7 @@
 //! `consort inspect`: what a component is, without running it.
 
 use super::{exit, text, wishes};
+use crate::digest::sha256;
 use crate::manifest::Manifest;
 use crate::sandbox::describe::{Description, Item, Kind};
 use crate::sandbox::{self, describe};
@@ -39,7 +40,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         Ok(description) => description,
         Err(reason) => bail!("{} {reason}", file.display()),
     };
-    let digest = describe::digest(&bytes);
+    let digest = sha256([&bytes]);
     let suitable = description.check();
     let report = Report {
         arguments,

@@ -115,9 +115,13 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<u8> {
         }
     };
     let options = chain.connection(Some(agent))?;
+    let audit = options.audit.clone();
     let runtime = run::start_runtime()?;
     let outcome = runtime.block_on(converse(options, request));
     runtime.shutdown_timeout(run::SHUTDOWN);
+    if let Some(audit) = audit {
+        audit.flush();
+    }
     outcome
 }
 

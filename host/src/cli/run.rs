@@ -84,7 +84,8 @@ pub(super) fn serve_chain(role: Role, options: anyhow::Result<ConnectionOptions>
         Ok(mut options) => {
             let retry = Arc::new(Notify::new());
             options.retry = Some(retry.clone());
-            serve(|streams| async {
+            let audit = options.audit.clone();
+            let status = serve(|streams| async {
                 let asked = tokio::spawn(retry_on_signal(
                     signal(RETRY).context("cannot listen for signals")?,
                     retry,
@@ -92,7 +93,11 @@ pub(super) fn serve_chain(role: Role, options: anyhow::Result<ConnectionOptions>
                 let ending = connection::serve(options, streams).await;
                 asked.abort();
                 Ok(ending_status(&ending?))
-            })
+            });
+            if let Some(audit) = audit {
+                audit.flush();
+            }
+            status
         }
         Err(error) if io::stdin().is_terminal() => Err(error),
         // An editor shows the answer to its request; what stands on standard error it may only keep in a log.

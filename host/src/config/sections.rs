@@ -5,6 +5,7 @@ use super::on_failure;
 use super::reader::{Item, Reader, Table};
 use super::{Configuration, LINES, NO_CONFIGURATION, is_name, name_of};
 use crate::agent::AgentCommand;
+use crate::audit::Level;
 use crate::connection::ProxyOptions;
 use crate::grants::Grant;
 use crate::limits::{Limit, Settings, Unit};
@@ -18,7 +19,16 @@ impl Reader<'_> {
         self.only(
             table,
             "the file",
-            &["agent", "proxies", "groups", "grace-seconds", "max-line", "notices"],
+            &[
+                "agent",
+                "proxies",
+                "groups",
+                "grace-seconds",
+                "max-line",
+                "notices",
+                "audit",
+                "audit-file",
+            ],
         )?;
         let mut configuration = Configuration::default();
         let groups = match table.get("groups") {
@@ -43,6 +53,14 @@ impl Reader<'_> {
         if let Some(size) = table.get("max-line") {
             let size = self.size(size, "max-line", LINES)?;
             configuration.max_line = usize::try_from(size).ok();
+        }
+        if let Some(item) = table.get("audit") {
+            let level = Level::named(self.string(item, "audit")?)
+                .ok_or_else(|| self.wrong(item.span(), "`audit` must be \"off\", \"events\" or \"changes\""))?;
+            configuration.audit = Some(level);
+        }
+        if let Some(file) = table.get("audit-file") {
+            configuration.audit_file = Some(self.path(self.string(file, "audit-file")?));
         }
         configuration.groups = groups.all();
         Ok(configuration)

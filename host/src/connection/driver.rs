@@ -1,12 +1,15 @@
 //! The loop of one connection: lines in, turns, lines out. A turn that does not end at once goes on in a task of its own,
 //! so that a slow proxy holds up nothing but its own messages.
 
+use super::contained::contained;
 use super::load::{self, Started};
 use super::saved::SavedQueue;
 use super::streams::{either, exit, notified, parsed, until, write_some};
 use super::timers::{Due, Timers};
+use super::told::Told;
 use super::{ClientStreams, ConnectionOptions, Ending, files};
 use crate::agent::Agent;
+use crate::audit::{Audit, Recorder};
 use crate::chain::{Effect, ProxySetup, Role, Router, file_answer};
 use crate::fault::{Class, Fault, Phase};
 use crate::limits::Limit;
@@ -85,6 +88,8 @@ pub(super) struct Driver {
     /// Why no chain could be made.
     pub(super) broken: Option<String>,
     pub(super) ending: Ending,
+    audit: Recorder,
+    told: Told,
 }
 
 /// What woke the loop up.
@@ -104,12 +109,18 @@ enum Woken {
 impl Driver {
     /// Loads the proxies. One that cannot be loaded makes every `initialize` fail with the reason.
     pub(super) async fn new(options: ConnectionOptions, client: ClientStreams) -> Self {
-        match load::start_all(&options).await {
-            Ok(started) => Self::with(options, client, started, None),
+        let audit = options.audit.as_ref().map(Audit::connection).unwrap_or_default();
+        let agent = options.agent.as_ref().map(|agent| agent.program.to_string_lossy());
+        audit.started(
+            None,
+            serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "agent": agent }),
+        );
+        match load::start_all(&options, &audit).await {
+            Ok(started) => Self::with(options, client, started, audit, None),
             Err(error) => {
                 let sentence = format!("{error:#}");
                 tracing::error!("{sentence}");
-                Self::with(options, client, Vec::new(), Some(sentence))
+                Self::with(options, client, Vec::new(), audit, Some(sentence))
             }
         }
     }
@@ -119,10 +130,12 @@ impl Driver {
         options: ConnectionOptions,
         client: ClientStreams,
         started: Vec<Started>,
+        audit: Recorder,
         broken: Option<String>,
     ) -> Self {
         let mut setups = Vec::new();
         let mut slots = Vec::new();
+        let mut records = Vec::new();
         let folder = saved_state::folder();
         for Started {
             loaded,
@@ -139,6 +152,7 @@ impl Driver {
                 on_failure,
                 hold_time: loaded.limits.time(Limit::HoldTime),
             });
+            records.push((loaded.name.clone(), loaded.record.clone()));
             let saved = SavedState::new(folder.as_deref(), &loaded.name, loaded.limits.get(Limit::State));
             slots.push(Slot {
                 saved: SavedQueue::new(saved),
@@ -157,7 +171,7 @@ impl Driver {
             failure: broken.clone(),
             agent_missing: false,
         };
-        let mut router = Router::new(role, setups, options.tap.clone());
+        let mut router = Router::new(role, setups, options.tap.clone()).recorded_by(audit.clone());
         router.set_notices(options.notices);
         Self {
             router,
@@ -180,6 +194,8 @@ impl Driver {
             running: 0,
             broken,
             ending,
+            told: Told::new(audit.clone(), records),
+            audit,
         }
     }
 
@@ -259,7 +275,7 @@ impl Driver {
                 self.router.finish_turn(index, Err(fault));
                 continue;
             };
-            let mut turn = Box::pin(instance.turn(turn));
+            let mut turn = Box::pin(contained(Phase::Receive, instance.turn(turn)));
             match std::future::poll_fn(|context| Poll::Ready(turn.as_mut().poll(context))).await {
                 Poll::Ready(result) => self.turn_ended(index, result),
                 Poll::Pending => self.apart(async move { Event::Turn(index, turn.await) }),
@@ -283,6 +299,7 @@ impl Driver {
             self.slots[index].instance = Some(instance);
             result
         });
+        self.told.look(index);
         self.router.finish_turn(index, result);
     }
 
@@ -295,6 +312,7 @@ impl Driver {
                     self.slots[index].instance = Some(instance);
                     registration
                 });
+                self.told.look(index);
                 self.router.proxy_restarted(index, result);
             }
             Event::HostAnswer(index, operation, outcome) => self.router.host_answer(index, operation, outcome),
@@ -412,7 +430,10 @@ impl Driver {
                 Due::Restart { proxy } => {
                     let slot = &self.slots[proxy];
                     let (loaded, configuration) = (slot.loaded.clone(), slot.configuration.clone());
-                    self.apart(async move { Event::Restarted(proxy, Instance::start(&loaded, configuration).await) });
+                    self.apart(async move {
+                        let started = contained(Phase::Start, Instance::start(&loaded, configuration));
+                        Event::Restarted(proxy, started.await)
+                    });
                 }
                 Due::Chain => self.router.timer(now),
                 Due::Silence { agent } => {
@@ -468,5 +489,7 @@ impl Driver {
         if let Some(agent) = self.agent.take() {
             agent.stop().await;
         }
+        self.told.tally();
+        self.audit.ended();
     }
 }

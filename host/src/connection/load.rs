@@ -1,6 +1,8 @@
 //! Loading the chain's components: side by side, with a word to the user when it takes long.
 
+use super::contained::contained;
 use super::{ConnectionOptions, ProxyOptions};
+use crate::audit::Recorder;
 use crate::fault::{Class, Fault, Phase};
 use crate::grants::{Grant, Policy};
 use crate::limits::{Limit, Limits};
@@ -30,7 +32,7 @@ pub(super) struct Started {
 /// # Errors
 ///
 /// The first fault as a sentence that names the proxy.
-pub(super) async fn start_all(options: &ConnectionOptions) -> anyhow::Result<Vec<Started>> {
+pub(super) async fn start_all(options: &ConnectionOptions, audit: &Recorder) -> anyhow::Result<Vec<Started>> {
     let ConnectionOptions {
         proxies,
         progress,
@@ -80,8 +82,11 @@ pub(super) async fn start_all(options: &ConnectionOptions) -> anyhow::Result<Vec
     let mut started = Vec::new();
     for proxy in proxies {
         let prepared = loaded.get(&proxy.file).cloned();
-        let one = start(proxy, prepared, *max_line).await;
-        started.push(one.map_err(|fault| anyhow::anyhow!(fault.sentence(&proxy.name)))?);
+        let one = start(proxy, prepared, *max_line, audit).await;
+        started.push(one.map_err(|fault| {
+            audit.failed(&proxy.name, &fault);
+            anyhow::anyhow!(fault.sentence(&proxy.name))
+        })?);
     }
     Ok(started)
 }
@@ -90,6 +95,7 @@ async fn start(
     proxy: &ProxyOptions,
     prepared: Option<Result<Arc<Prepared>, Fault>>,
     max_line: usize,
+    audit: &Recorder,
 ) -> Result<Started, Fault> {
     let prepared = prepared.unwrap_or_else(|| {
         Err(Fault::new(
@@ -115,10 +121,26 @@ async fn start(
         manifest.map(|manifest| manifest.wishes.iter().map(|(grant, _)| grant.clone()).collect());
     let policy = Arc::new(Policy::agreed(wishes.as_deref(), &proxy.grants));
     let on_failure = proxy.on_failure.or(manifest.and_then(|manifest| manifest.on_failure));
-    let loaded = Arc::new(Loaded::new(prepared, &proxy.name, limits, policy, false));
+    audit.started(
+        Some(&proxy.name),
+        serde_json::json!({
+            "file": proxy.file.to_string_lossy(),
+            "sha256": prepared.sha256,
+            "grants": policy.grants().iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "limits": limits.to_json(),
+            "on-failure": on_failure.unwrap_or_default().name(),
+        }),
+    );
+    let loaded = Arc::new(Loaded::new(
+        prepared,
+        &proxy.name,
+        limits,
+        policy,
+        audit.keeps_changes(),
+    ));
     let configuration = Text::parse(&proxy.configuration, usize::MAX)
         .map_err(|reason| Fault::new(Class::Load, Phase::Start, format!("its configuration is {reason}")))?;
-    let (instance, registration) = Instance::start(&loaded, configuration.clone()).await?;
+    let (instance, registration) = contained(Phase::Start, Instance::start(&loaded, configuration.clone())).await?;
     Ok(Started {
         loaded,
         configuration,

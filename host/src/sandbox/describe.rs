@@ -2,8 +2,7 @@
 //! host can run it as a proxy. Knows the names of the world, not what they mean.
 
 use crate::manifest;
-use sha2::{Digest, Sha256};
-use std::fmt::{self, Write};
+use std::fmt;
 use wasmparser::{ComponentExternalKind, ComponentTypeRef, Parser, Payload, TypeBounds};
 
 /// The package of the proxy world.
@@ -138,16 +137,6 @@ fn listed(names: &[String]) -> String {
         count if count > LISTED => format!("{shown} and {} more", count - LISTED),
         _ => shown,
     }
-}
-
-/// The SHA-256 of a component's bytes, in hexadecimal digits.
-pub fn digest(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().fold(String::new(), |mut digits, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(digits, "{byte:02x}");
-        digits
-    })
 }
 
 /// Reads what a component is. Nothing is validated beyond its outer structure.

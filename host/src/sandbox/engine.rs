@@ -6,6 +6,7 @@ use super::describe;
 use super::limits::{MAX_COMPONENT, TICK};
 use super::record::Record;
 use super::state::State;
+use crate::digest::sha256;
 use crate::fault::{Class, Fault, Phase};
 use crate::grants::Policy;
 use crate::limits::{Limit, Limits};
@@ -36,8 +37,8 @@ pub struct Prepared {
     pub compiled: Option<Duration>,
     /// Its manifest, if it has one, and what is wrong with that.
     pub manifest: Option<(Manifest, Vec<String>)>,
-    /// What tells this component from all others: the SHA-256 of its bytes.
-    pub digest: String,
+    /// The SHA-256 of its bytes, in hexadecimal digits.
+    pub sha256: String,
     pre: ProxyPre<State>,
     clock: Arc<Clock>,
 }
@@ -155,7 +156,7 @@ impl Sandbox {
         Ok(Prepared {
             compiled,
             manifest: description.manifest.as_deref().map(Manifest::read),
-            digest: describe::digest(&source),
+            sha256: sha256([&source]),
             pre,
             clock: self.clock.clone(),
         })

@@ -84,7 +84,7 @@ fn may_be_replaced(path: &Path) -> bool {
 }
 
 /// Whether a file is what standard output is, by this name or another. Devices may be shared.
-fn is_standard_output(file: &File) -> bool {
+pub(crate) fn is_standard_output(file: &File) -> bool {
     let (Ok(file), Ok(output)) = (rustix::fs::fstat(file), rustix::fs::fstat(io::stdout())) else {
         return false;
     };

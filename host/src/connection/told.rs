@@ -1,0 +1,88 @@
+//! Telling of what proxies tried and changed: the log hears of each thing once, the audit of all.
+
+use crate::audit::Recorder;
+use crate::message::{Denial, Peer};
+use crate::sandbox::Record;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often changes are counted up.
+const TALLY: Duration = Duration::from_secs(30);
+
+/// Denials that are told apart in the log; the audit has the rest.
+const MAX_LOGGED: usize = 256;
+
+/// What is told of all proxies of a connection.
+pub(super) struct Told {
+    audit: Recorder,
+    proxies: Vec<(Arc<str>, Arc<Record>)>,
+    logged: HashSet<(usize, String)>,
+    tallied: Instant,
+}
+
+impl Told {
+    pub(super) fn new(audit: Recorder, proxies: Vec<(Arc<str>, Arc<Record>)>) -> Self {
+        let mut told = Self {
+            audit,
+            proxies,
+            logged: HashSet::new(),
+            tallied: Instant::now(),
+        };
+        // What their start has brought.
+        for index in 0..told.proxies.len() {
+            told.look(index);
+        }
+        told
+    }
+
+    /// A proxy has had a turn, or a start.
+    pub(super) fn look(&mut self, index: usize) {
+        let Some((name, record)) = self.proxies.get(index) else {
+            return;
+        };
+        let Some(news) = record.news() else { return };
+        let name = name.clone();
+        for denial in &news.denials {
+            self.denied(index, &name, denial);
+        }
+        for _ in 0..news.lost_denials {
+            self.audit.denied(&name, "(others)", "");
+        }
+        for change in news.changes {
+            let to = change.source.opposite().unwrap_or(Peer::Host);
+            let (before, after) = (change.before.as_ref(), change.after.as_ref());
+            self.audit.digests(&name, &change.method, to, before, after);
+        }
+        self.audit.lost(news.lost_changes);
+        if self.tallied.elapsed() >= TALLY {
+            self.tally();
+        }
+    }
+
+    fn denied(&mut self, index: usize, name: &str, denial: &Denial) {
+        let what = format!("{} {}", denial.peer.name(), denial.method);
+        self.audit.denied(name, &what, &denial.reason);
+        let key = (index, denial.reason.clone());
+        if self.logged.len() < MAX_LOGGED && self.logged.insert(key) {
+            tracing::warn!("proxy `{name}` was denied something: {}", denial.reason);
+        }
+    }
+
+    /// Counts up what proxies have changed.
+    pub(super) fn tally(&mut self) {
+        self.tallied = Instant::now();
+        for (name, record) in &self.proxies {
+            for (source, method, count) in record.take_changed() {
+                let to = source.opposite().unwrap_or(Peer::Host);
+                self.audit.changes(name, &method, to, count);
+            }
+        }
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.tally();
+    }
+}
