@@ -37,8 +37,8 @@ pub struct Manifest {
     pub description: Option<String>,
     /// What should become of its messages when it fails.
     pub on_failure: Option<OnFailure>,
-    /// What it would like to be allowed, each with the reason that its author gives.
-    pub wishes: Vec<(Grant, String)>,
+    /// What it would like to be allowed, each with the reason that its author gives; none if it says nothing about that.
+    pub wishes: Option<Vec<(Grant, String)>>,
     /// The limits that it would like to have.
     pub limits: Settings,
 }
@@ -81,7 +81,7 @@ impl Manifest {
             }
             known
         });
-        let wishes = wishes(fields.get("grants"), &mut warnings);
+        let wishes = fields.get("grants").map(|field| wishes(field, &mut warnings));
         let limits = limits(fields.get("limits"), &mut warnings);
         let manifest = Self {
             name,
@@ -115,12 +115,10 @@ impl Manifest {
         if let Some(on_failure) = self.on_failure {
             fields.insert("on-failure".into(), json!(on_failure.name()));
         }
-        let wishes: Map<String, Value> = self
-            .wishes
-            .iter()
-            .map(|(grant, reason)| (grant.to_string(), json!(reason)))
-            .collect();
-        fields.insert("grants".into(), wishes.into());
+        if let Some(wishes) = &self.wishes {
+            let wishes = wishes.iter().map(|(grant, reason)| (grant.to_string(), json!(reason)));
+            fields.insert("grants".into(), Value::Object(wishes.collect()));
+        }
         let limits: Map<String, Value> = self
             .limits
             .iter()
@@ -139,9 +137,8 @@ impl Manifest {
     }
 }
 
-fn wishes(field: Option<&Value>, warnings: &mut Vec<String>) -> Vec<(Grant, String)> {
+fn wishes(field: &Value, warnings: &mut Vec<String>) -> Vec<(Grant, String)> {
     let mut wishes: Vec<(Grant, String)> = Vec::new();
-    let Some(field) = field else { return wishes };
     let Value::Object(field) = field else {
         warnings.push("`grants` must be a table: a grant and the reason for it in each line".into());
         return wishes;
@@ -215,7 +212,7 @@ mod tests {
         let (manifest, warnings) = Manifest::read(text);
         assert!(warnings.is_empty(), "{warnings:?}");
         assert_eq!(manifest.on_failure, Some(OnFailure::Closed));
-        assert_eq!(manifest.wishes[0].1, "masks secrets");
+        assert_eq!(manifest.wishes.as_ref().unwrap()[0].1, "masks secrets");
         assert_eq!(
             manifest.limits,
             [(Limit::Memory, 32 << 20), (Limit::Cpu, 2_000), (Limit::Requests, 7)]
@@ -228,7 +225,7 @@ mod tests {
         let (manifest, warnings) = Manifest::read(
             br#"{"name":7,"colour":"red","on-failure":"maybe","grants":{"rule-the-world":"why not","read-prompts":1},"limits":{"memory":-1,"luck":3,"cpu":5}}"#,
         );
-        assert_eq!(manifest.wishes.len(), 1);
+        assert_eq!(manifest.wishes.unwrap().len(), 1);
         assert_eq!(
             (manifest.name, manifest.on_failure, manifest.limits.len()),
             (None, None, 0)
@@ -266,7 +263,7 @@ mod tests {
         #[test]
         fn no_bytes_do_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let (manifest, _) = Manifest::read(&bytes);
-            prop_assert!(manifest.wishes.len() <= MAX_WISHES);
+            prop_assert!(manifest.wishes.unwrap_or_default().len() <= MAX_WISHES);
         }
     }
 }

@@ -171,7 +171,7 @@ impl Report<'_> {
 
 /// The wishes that only the user can grant.
 fn dangerous(manifest: &Manifest) -> Vec<String> {
-    let grants = manifest.wishes.iter().map(|(grant, _)| grant);
+    let grants = manifest.wishes.iter().flatten().map(|(grant, _)| grant);
     grants
         .filter(|grant| !grant.is_ordinary())
         .map(ToString::to_string)

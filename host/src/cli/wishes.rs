@@ -17,9 +17,14 @@ pub(super) fn rows(manifest: &Manifest, file_name: &str, paint: Paint) -> Vec<(&
         (None, false) => name,
     };
     rows.push(("manifest", described));
-    let (ordinary, dangerous): (Vec<_>, Vec<_>) = manifest.wishes.iter().partition(|(grant, _)| grant.is_ordinary());
-    if manifest.wishes.is_empty() {
-        rows.push(("wishes", "nothing: it sees no message but `initialize`".to_owned()));
+    let wishes = manifest.wishes.as_deref().unwrap_or_default();
+    let (ordinary, dangerous): (Vec<_>, Vec<_>) = wishes.iter().partition(|(grant, _)| grant.is_ordinary());
+    if wishes.is_empty() {
+        let nothing = match manifest.wishes {
+            Some(_) => "nothing: it sees no message but `initialize`",
+            None => "not told: it may do nothing but what you grant it with --grant",
+        };
+        rows.push(("wishes", nothing.to_owned()));
     }
     let mut label = "wishes";
     for (grant, reason) in &ordinary {

@@ -117,8 +117,8 @@ async fn start(
     let mut limits = Limits::agreed(wished, &proxy.limits);
     let message = limits.get(Limit::MessageSize).min(max_line as u64);
     limits.set(Limit::MessageSize, message);
-    let wishes: Option<Vec<Grant>> =
-        manifest.map(|manifest| manifest.wishes.iter().map(|(grant, _)| grant.clone()).collect());
+    let wishes = manifest.and_then(|manifest| manifest.wishes.as_ref());
+    let wishes: Option<Vec<Grant>> = wishes.map(|wishes| wishes.iter().map(|(grant, _)| grant.clone()).collect());
     let policy = Arc::new(Policy::agreed(wishes.as_deref(), &proxy.grants));
     let on_failure = proxy.on_failure.or(manifest.and_then(|manifest| manifest.on_failure));
     audit.started(
