@@ -21,6 +21,7 @@ pub struct Client {
     input: Option<ChildStdin>,
     lines: mpsc::Receiver<Vec<u8>>,
     error: Arc<Mutex<String>>,
+    error_reader: thread::JoinHandle<()>,
     transcript: Transcript,
 }
 
@@ -56,7 +57,7 @@ impl Client {
         });
         let error = Arc::new(Mutex::new(String::new()));
         let (mut stream, text) = (child.stderr.take().expect("it is piped"), Arc::clone(&error));
-        thread::spawn(move || {
+        let error_reader = thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(length @ 1..) = stream.read(&mut buffer) {
                 text.lock()
@@ -69,6 +70,7 @@ impl Client {
             child,
             lines,
             error,
+            error_reader,
             transcript,
         }
     }
@@ -98,6 +100,22 @@ impl Client {
             );
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Ends the process's input, waits for its end, and returns all that it has said on standard error.
+    pub fn end(&mut self) -> String {
+        self.input = None;
+        self.wait();
+        let begun = Instant::now();
+        while !self.error_reader.is_finished() {
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "standard error does not end\n{}",
+                self.report()
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.standard_error()
     }
 
     /// Sends bytes as they are, without a line end. A process that does not read them any more is no failure here.

@@ -124,8 +124,7 @@ impl Stage {
 impl Run {
     /// Ends it, and returns what the audit file says of one proxy.
     pub fn audit(&mut self, proxy: &str) -> Vec<Value> {
-        self.client.close_input();
-        self.client.wait();
+        self.client.end();
         let lines = audit(self.home.path());
         lines.into_iter().filter(|line| line["proxy"] == proxy).collect()
     }

@@ -42,11 +42,11 @@ fn on_go(actions: Value) -> Value {
 fn without_manifest_and_grant_it_sees_initialize_and_nothing_else() {
     let mut run = Stage::of(&script(&EVERYTHING, &[]), "").start();
     passes_as_it_is(&mut run);
+    let denied = run.denied("intruder");
     let log = run.client.standard_error();
     assert_eq!(log.matches("intruder: heard ").count(), 1, "{log}");
     assert!(heard(&run, "initialize"), "{log}");
     assert!(log.contains("taking part in all of `*` from the client needs"), "{log}");
-    let denied = run.denied("intruder");
     assert_eq!(denied.len(), 2, "{denied:?}");
 }
 
@@ -62,9 +62,9 @@ fn what_is_ordinary_is_given_for_being_asked_for_and_what_is_dangerous_is_not() 
         &json!({"sessionId": SESSION}),
     ));
     assert_eq!(run.client.expect()["method"], "session/request_permission");
+    let granted = run.audit("intruder").remove(0);
     assert!(heard(&run, "session/prompt") && !heard(&run, "session/update"));
     assert!(!heard(&run, "session/request_permission"));
-    let granted = run.audit("intruder").remove(0);
     assert_eq!(granted["grants"], json!(["read-prompts"]), "{granted}");
 }
 
