@@ -7,7 +7,7 @@ mod pattern;
 mod policy;
 mod profile;
 
-pub(crate) use check::{Checked, initialize_answer, originated, passed_on};
+pub(crate) use check::{Checked, initialize_answer, originated, passed_on, unknown_session};
 pub use grant::{FileGrant, Grant};
 pub use pattern::Pattern;
 pub use policy::{DirectoryGrant, Policy};

@@ -13,6 +13,9 @@ const LAST_WORDS: usize = 300;
 /// How long before a fault last words belong to it.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
+/// Bytes that a log line takes beside its text: the time, the level, the name.
+const LINE_COST: usize = 64;
+
 /// Bytes of one log line; the rest is cut.
 const LOG_LINE: usize = 4 * 1024;
 
@@ -107,16 +110,17 @@ impl Shared {
             self.allowed = self.allowed.saturating_add(refill).min(self.rate);
             self.refilled = now;
         }
-        if text.len() > self.allowed {
+        let text = printable(text);
+        let cost = text.len() + LINE_COST;
+        if cost > self.allowed {
             self.dropped += 1;
             return;
         }
-        self.allowed -= text.len();
+        self.allowed -= cost;
         if self.dropped > 0 {
             tracing::warn!(target: "proxy", "{}: {} lines of its output were dropped", self.proxy, self.dropped);
             self.dropped = 0;
         }
-        let text = printable(text);
         match level {
             Level::ERROR => tracing::error!(target: "proxy", "{}: {text}", self.proxy),
             Level::WARN => tracing::warn!(target: "proxy", "{}: {text}", self.proxy),
@@ -127,11 +131,28 @@ impl Shared {
     }
 }
 
-/// Escapes control characters, so that a line stays one line and moves no cursor.
+/// Characters of a name that somebody else has chosen.
+const MAX_NAME: usize = 200;
+
+/// A name that somebody else has chosen, for a line: escaped, and no longer than a person would read.
+pub(crate) fn named(name: &str) -> String {
+    match name.char_indices().nth(MAX_NAME) {
+        Some((end, _)) => format!("{}…", printable(&name[..end])),
+        None => printable(name),
+    }
+}
+
+/// Whether a character is no sign to be seen: it moves a cursor, ends a line, or turns the direction of what follows.
+pub(crate) fn is_unseen(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Escapes what is not to be seen, so that a line stays one line, moves no cursor, and reads as it is written.
 pub(crate) fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() && character != '\t' {
+        if is_unseen(character) && character != '\t' {
             safe.extend(character.escape_default());
         } else {
             safe.push(character);

@@ -166,6 +166,10 @@ fn saved_state(method: &str, params: Option<&Text>) -> Result<saved_state::Reque
 }
 
 fn decode<T: serde::de::DeserializeOwned>(params: Option<&Text>) -> Result<T, Text> {
+    // Params in a list would be read as well, past those who look at them by name.
+    if params.is_some_and(|params| !scan::is_object(params)) {
+        return Err(error_text(-32602, "wrong params: they must be an object", None));
+    }
     let text = params.map(Text::to_vec).unwrap_or_else(|| b"{}".to_vec());
     serde_json::from_slice(&text).map_err(|error| error_text(-32602, &format!("wrong params: {error}"), None))
 }

@@ -29,8 +29,8 @@ fn is_setup(method: &str) -> bool {
     )
 }
 
-/// Looks at a message that is sent on with other params than it came with. `authored` tells that the proxy wrote the whole
-/// text, which may so have a key twice.
+/// Looks at a message that is sent on with other params than it came with. `authored` tells that the proxy had a say in the keys
+/// of the text, which may so have one twice.
 pub(crate) fn passed_on(
     policy: &Policy,
     source: Peer,
@@ -48,6 +48,7 @@ pub(crate) fn passed_on(
     }
     if !policy.may(Right::Intercept, source, method) {
         let missing = Policy::missing(Right::Intercept, source, method);
+        let method = crate::log::named(method);
         return Checked::Denied(format!("changing `{method}` needs {missing}"));
     }
     if let Err(reason) = same_session(method, original, changed, authored) {
@@ -77,39 +78,85 @@ pub(crate) fn originated(
 ) -> Result<(), String> {
     if !policy.may(Right::Originate, to, method) {
         let missing = Policy::missing(Right::Originate, to, method);
-        return Err(format!("sending `{}` needs {missing}", crate::log::printable(method)));
+        return Err(format!("sending `{}` needs {missing}", crate::log::named(method)));
     }
     let Some(params) = params else { return Ok(()) };
     if to == Peer::Host {
         return Ok(());
     }
+    let free = policy.any_session && policy.any_servers;
+    if !free && !scan::is_object(params) {
+        // There are readers that take a list for the members of an object in their order.
+        return Err(NO_OBJECT.into());
+    }
     if scan::is_twice(params, "sessionId") {
         return Err(TWICE.into());
     }
-    if let Some(session) = scan::string_member(params, "sessionId")
-        && !policy.any_session
-        && !knows(&session)
+    if !policy.any_session {
+        session_is_known(params, knows)?;
+    }
+    match is_setup(method) {
+        true => own_set_up(policy, params),
+        false => Ok(()),
+    }
+}
+
+/// The session that params name, if they name any, is one that the proxy was shown.
+fn session_is_known(params: &Text, knows: impl Fn(&str) -> bool) -> Result<(), String> {
+    if !scan::lookalikes(params, "sessionId").is_empty() {
+        return Err(LOOKALIKE.into());
+    }
+    let Some(place) = scan::find(params, "/sessionId") else {
+        return Ok(());
+    };
+    match params.slice(place).decode::<String>() {
+        Some(session) if knows(&session) => Ok(()),
+        Some(session) => Err(unknown_session(&session)),
+        None => Err("`sessionId` must be a text".into()),
+    }
+}
+
+/// Why a proxy must not name a session.
+pub(crate) fn unknown_session(session: &str) -> String {
+    let session = crate::log::named(session);
+    format!("it was not shown the session `{session}`; naming others needs the grant `own-sessions`")
+}
+
+/// The set-up of a session of the proxy's own: agents take commands and more from what they find there.
+fn own_set_up(policy: &Policy, params: &Text) -> Result<(), String> {
+    const PLAIN: [&str; 4] = ["sessionId", "cwd", "additionalDirectories", "mcpServers"];
+    let Some(fields) = params.decode::<Map<String, Value>>() else {
+        return Err(NO_OBJECT.into());
+    };
+    if !policy.set_up
+        && let Some(other) = fields.keys().find(|key| !PLAIN.contains(&key.as_str()))
     {
-        let session = crate::log::printable(&session);
+        let other = crate::log::named(other);
         return Err(format!(
-            "it was not shown the session `{session}`; naming others needs the grant `own-sessions`"
+            "`{other}` in the set-up of a session needs the grant `session-setup`"
         ));
     }
-    if is_setup(method) && !policy.any_servers {
-        if scan::is_twice(params, "mcpServers") {
-            return Err("`mcpServers` is there twice".into());
-        }
-        let others = servers(params)
-            .into_iter()
-            .any(|server| own_server(policy, server).is_none());
-        if others {
-            return Err(SERVERS.into());
-        }
+    if policy.any_servers {
+        return Ok(());
     }
-    Ok(())
+    if scan::is_twice(params, "mcpServers") || !scan::lookalikes(params, "mcpServers").is_empty() {
+        return Err("`mcpServers` is there twice".into());
+    }
+    let own = match fields.get("mcpServers") {
+        None | Some(Value::Null) => true,
+        Some(Value::Array(_)) => servers(params)
+            .into_iter()
+            .all(|server| own_server(policy, server).is_some()),
+        Some(_) => false,
+    };
+    own.then_some(()).ok_or_else(|| SERVERS.into())
 }
 
 const TWICE: &str = "`sessionId` is there twice";
+
+const LOOKALIKE: &str = "a key in it looks like `sessionId`";
+
+const NO_OBJECT: &str = "the params must be an object";
 
 const SERVERS: &str = "adding MCP servers that it does not serve itself needs the grant `add-mcp-servers`";
 
@@ -117,12 +164,27 @@ const SERVERS: &str = "adding MCP servers that it does not serve itself needs th
 fn same_session(method: &str, original: Option<&Text>, changed: Option<&Text>, authored: bool) -> Result<(), String> {
     let session = |text: &Text| scan::find(text, "/sessionId").map(|range| text.slice(range).to_vec());
     if original.and_then(session) != changed.and_then(session) {
-        return Err(format!("`{method}` must stay in its session"));
+        return Err(format!("`{}` must stay in its session", crate::log::named(method)));
     }
-    match changed {
-        Some(changed) if authored && scan::is_twice(changed, "sessionId") => Err(TWICE.into()),
-        _ => Ok(()),
+    let (Some(changed), true) = (changed, authored) else {
+        return Ok(());
+    };
+    if original.is_some_and(scan::is_object) && !scan::is_object(changed) {
+        return Err(NO_OBJECT.into());
     }
+    if scan::is_twice(changed, "sessionId") {
+        return Err(TWICE.into());
+    }
+    match same_lookalikes(original, changed, "sessionId") {
+        true => Ok(()),
+        false => Err(LOOKALIKE.into()),
+    }
+}
+
+/// Whether nothing that looks like a key was put in or changed.
+fn same_lookalikes(original: Option<&Text>, changed: &Text, key: &str) -> bool {
+    let before = original.map(|original| scan::lookalikes(original, key));
+    scan::lookalikes(changed, key) == before.unwrap_or_default()
 }
 
 /// The entries of `mcpServers` as they are written.
@@ -151,7 +213,8 @@ fn setup(policy: &Policy, original: &Text, changed: &Text) -> Checked {
     if policy.set_up && policy.any_servers {
         return Checked::Fine;
     }
-    let base = match policy.set_up && !scan::is_twice(changed, "mcpServers") {
+    let plain = || !scan::is_twice(changed, "mcpServers") && same_lookalikes(Some(original), changed, "mcpServers");
+    let base = match policy.set_up && plain() {
         true => changed,
         false => original,
     };
@@ -387,6 +450,52 @@ mod tests {
         };
         assert!(update("a").is_ok());
         assert!(update("b").unwrap_err().contains("own-sessions"));
+    }
+
+    #[test]
+    fn other_spellings_of_a_key_are_denied() {
+        let sent = |grants: &[&str], method: &str, params: &str| {
+            let params = Text::parse(params, 10).unwrap();
+            originated(&policy(grants), Peer::Agent, method, Some(&params), |known| {
+                known == "a"
+            })
+        };
+        let cancel = |params: &str| sent(&["change-prompts"], "session/cancel", params);
+        assert!(cancel(r#"{"sessionId":"a"}"#).is_ok() && cancel(r#"{"session\u0049d":"a"}"#).is_ok());
+        for params in [
+            r#"["b"]"#,
+            r#"{"sessionId":["b"]}"#,
+            r#"{"sessionID":"b"}"#,
+            r#"{"sessionId":"a","session_id":"b"}"#,
+        ] {
+            assert!(cancel(params).is_err(), "{params}");
+        }
+        let new = |params: &str| sent(&["own-sessions"], "session/new", params);
+        assert!(new(r#"{"cwd":"/","mcpServers":[]}"#).is_ok());
+        for params in [
+            r#"["/",[]]"#,
+            r#"{"cwd":"/","_meta":{}}"#,
+            r#"{"cwd":"/","mcpServers":{}}"#,
+        ] {
+            assert!(new(params).is_err(), "{params}");
+        }
+        // What a client wrote stays, and hinders nobody.
+        let before = text(&json!({"sessionId": "a", "session_id": "b", "prompt": []}));
+        let edited = |after: &Value| {
+            let after = text(after);
+            passed_on(
+                &policy(&["change-prompts"]),
+                Peer::Client,
+                "session/prompt",
+                Some(&before),
+                Some(&after),
+                true,
+            )
+        };
+        let ours = json!({"sessionId": "a", "session_id": "b", "prompt": [1]});
+        assert!(matches!(edited(&ours), Checked::Fine));
+        let moved = json!({"sessionId": "a", "session_id": "c", "prompt": []});
+        assert!(matches!(edited(&moved), Checked::Denied(_)));
     }
 
     fn capabilities() -> impl Strategy<Value = Value> {

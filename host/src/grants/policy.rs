@@ -115,6 +115,11 @@ impl Policy {
         self.files.iter().any(|file| file.allows(path))
     }
 
+    /// Whether it may name sessions that it was not shown.
+    pub fn may_name_any_session(&self) -> bool {
+        self.any_session
+    }
+
     /// Directories that it finds in its file system.
     pub fn directories(&self) -> impl Iterator<Item = DirectoryGrant> + '_ {
         self.grants.iter().filter_map(|grant| match grant {
@@ -180,7 +185,7 @@ impl Policy {
                 "the grant `{}:{}:{}`",
                 right.name(),
                 peer.name(),
-                crate::log::printable(method)
+                crate::log::named(method)
             ),
         }
     }

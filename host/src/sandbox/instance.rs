@@ -171,7 +171,7 @@ fn denied(interest: &Interest) -> Denial {
         How::Intercept => (Right::Intercept, "taking part in"),
     };
     let missing = Policy::missing(right, interest.source, &interest.method);
-    let method = crate::log::printable(&interest.method);
+    let method = crate::log::named(&interest.method);
     let source = interest.source.name();
     Denial {
         peer: interest.source,

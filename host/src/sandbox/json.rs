@@ -14,7 +14,7 @@ use wasmtime::component::Resource;
 #[allow(unreachable_pub, reason = "the generated bindings name this type and need it public")]
 pub struct Value {
     pub(super) text: Text,
-    /// Whether the proxy wrote the whole text, so that a key may be there twice. Edits of other text never make one so.
+    /// Whether the proxy had a say in the keys of the outermost object, so that one may be there twice or look like another.
     pub(super) authored: bool,
     /// How many levels edits with other handles' values have put on top: text alone is checked when it comes in.
     added: usize,
@@ -116,7 +116,11 @@ impl HostValue for State {
             match self.content(content)? {
                 Ok(content) => {
                     added = added.max(content.added + pointer.matches('/').count());
-                    authored = if pointer.is_empty() { content.authored } else { authored };
+                    authored = match pointer.matches('/').count() {
+                        0 => content.authored,
+                        1 => true,
+                        _ => authored,
+                    };
                     checked.push(make(pointer, content.text));
                 }
                 Err(reason) => return Ok(Err(format!("the content for `{pointer}` is {reason}"))),

@@ -3,7 +3,7 @@
 
 use super::bindings::consort::proxy::channel::Refusal;
 use super::record::Record;
-use crate::grants::{Checked, Policy, Right, initialize_answer, originated, passed_on};
+use crate::grants::{Checked, Policy, Right, initialize_answer, originated, passed_on, unknown_session};
 use crate::limits::{Limit, Limits};
 use crate::message::{
     Change, Denial, Message, Notification, Outcome, Peer, Receipt, Request, RequestId, Response, Sent, Ticket, Turn,
@@ -12,6 +12,9 @@ use crate::wire::scan;
 use crate::wire::text::Text;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Bytes of a method's name that are kept for the audit, which cuts it anyway.
+const MAX_NAME: usize = 1024;
 
 type Verdict = Result<(), Refusal>;
 
@@ -159,8 +162,8 @@ impl Ledger {
     /// Ends a turn and hands over what was sent, and whether the proxy has kept within its messages.
     pub(super) fn end(&mut self, turn: &Turn, receipt: Receipt) -> (Vec<Sent>, bool) {
         self.open = false;
-        if receipt == Receipt::Done && self.tickets.get(&turn.ticket).is_some_and(|holding| !holding.request) {
-            self.tickets.remove(&turn.ticket);
+        if receipt == Receipt::Done {
+            self.drop_notification(turn.ticket);
         }
         let within = self.originated == 0 || self.record.originate(self.originated);
         (std::mem::take(&mut self.sent), within)
@@ -168,8 +171,7 @@ impl Ledger {
 
     /// Lets go of a kept notification.
     pub(super) fn release(&mut self, ticket: Ticket) {
-        if self.tickets.get(&ticket).is_some_and(|holding| !holding.request) {
-            self.tickets.remove(&ticket);
+        if self.drop_notification(ticket) {
             self.sent.push(Sent::Release(ticket));
         }
     }
@@ -225,6 +227,9 @@ impl Ledger {
         // Sent a second time, it is a message of the proxy's own.
         let carries = behalf
             .is_some_and(|holding| onward && holding.request && !holding.carried && holding.method == request.method);
+        if let Some(ticket) = request.on_behalf_of.filter(|_| onward && !carries) {
+            self.ends_otherwise(ticket, straight, to)?;
+        }
         match request.on_behalf_of {
             Some(ticket) if carries => {
                 if let Err(reason) = self.pass_on(ticket, &mut request.params, authored) {
@@ -254,6 +259,9 @@ impl Ledger {
         let behalf = self.behalf(notification.on_behalf_of)?;
         let onward = behalf.is_some_and(|holding| !holding.request && Some(to) == holding.source.opposite());
         let carries = onward && behalf.is_some_and(|holding| holding.method == notification.method);
+        if let Some(ticket) = notification.on_behalf_of.filter(|_| onward && !carries) {
+            self.ends_otherwise(ticket, false, to)?;
+        }
         match notification.on_behalf_of {
             Some(ticket) if carries => {
                 if let Err(reason) = self.pass_on(ticket, &mut notification.params, authored) {
@@ -285,6 +293,48 @@ impl Ledger {
         self.tickets.remove(&ticket);
         self.sent.push(Sent::Message(to, Message::Response(response)));
         Ok(())
+    }
+
+    /// Something else is sent in the place of a delivered message: of a notification, which ends with that, or `straight` of a request,
+    /// which is answered by what comes back.
+    fn ends_otherwise(&mut self, ticket: Ticket, straight: bool, to: Peer) -> Verdict {
+        let Some(holding) = self.tickets.get(&ticket) else {
+            return Ok(());
+        };
+        let (source, method) = (holding.source, holding.method.clone());
+        let (right, verb) = match holding.request {
+            true if straight => (Right::Answer, "answering"),
+            true => return Ok(()),
+            false => (Right::Intercept, "dropping"),
+        };
+        if self.policy.may(right, source, &method) {
+            return Ok(());
+        }
+        let missing = Policy::missing(right, source, &method);
+        let reason = format!("{verb} `{}` needs {missing}", crate::log::named(&method));
+        self.deny(source, &method, reason.clone());
+        match holding.carried {
+            // The answer to what went on comes back as it is.
+            true if straight => self.answer_otherwise(ticket, source),
+            true => {}
+            false => self.pass_original(ticket, to),
+        }
+        Err(Refusal::Denied(reason))
+    }
+
+    /// Lets a delivered notification end here, if that may be.
+    fn drop_notification(&mut self, ticket: Ticket) -> bool {
+        let Some(holding) = self.tickets.get(&ticket).filter(|holding| !holding.request) else {
+            return false;
+        };
+        let Some(onward) = holding.source.opposite() else {
+            return false;
+        };
+        if self.ends_otherwise(ticket, false, onward).is_err() {
+            return false;
+        }
+        self.tickets.remove(&ticket);
+        true
     }
 
     /// What a message is sent on behalf of.
@@ -389,7 +439,7 @@ impl Ledger {
                 };
             }
             let missing = Policy::missing(Right::Answer, source, method);
-            let reason = format!("answering `{}` needs {missing}", crate::log::printable(method));
+            let reason = format!("answering `{}` needs {missing}", crate::log::named(method));
             self.deny(source, method, reason.clone());
             return Err(reason);
         }
@@ -441,15 +491,18 @@ impl Ledger {
     /// A message to the host. What does no harm needs no grant, and an unknown method is told as such by the host.
     fn ask_host(&self, method: &str, params: Option<&Text>) -> Result<(), String> {
         if method == "host/file/read" {
-            let path = params
-                .and_then(|params| scan::string_member(params, "path"))
-                .unwrap_or_default();
-            return match self.policy.may_read(&path) || path.is_empty() {
+            let member = |key| params.and_then(|params| scan::string_member(params, key));
+            // Without one of these the host reads nothing.
+            let (Some(session), Some(path)) = (member("sessionId"), member("path")) else {
+                return Ok(());
+            };
+            if !self.policy.may_read(&path) {
+                let path = crate::log::named(&path);
+                return Err(format!("reading `{path}` needs the grant `file:{path}`"));
+            }
+            return match self.policy.may_name_any_session() || self.record.knows(&session) {
                 true => Ok(()),
-                false => {
-                    let path = crate::log::printable(&path);
-                    Err(format!("reading `{path}` needs the grant `file:{path}`"))
-                }
+                false => Err(unknown_session(&session)),
             };
         }
         match method.starts_with("host/state/") {
@@ -459,7 +512,10 @@ impl Ledger {
     }
 
     fn deny(&self, peer: Peer, method: &Arc<str>, reason: String) {
-        let method = method.clone();
+        let method = match method.len() {
+            0..=MAX_NAME => method.clone(),
+            _ => method[..method.floor_char_boundary(MAX_NAME)].into(),
+        };
         self.record.deny(Denial { peer, method, reason });
     }
 }

@@ -146,7 +146,45 @@ pub fn is_twice(text: &Text, key: &str) -> bool {
             next_start: Some(_),
             ..
         })
-    ) && cursor.rest_has(key)
+    ) && cursor.rest_has(|raw, _| key_matches(raw, raw.contains(&b'\\'), key))
+}
+
+/// Whether a text is an object.
+pub fn is_object(text: &Text) -> bool {
+    let mut cursor = Cursor::new(text.pieces());
+    cursor.skip_space();
+    cursor.peek() == Some(b'{')
+}
+
+/// Members of an object whose keys are not this one, but which some readers take for it, as they are written: there are readers that
+/// do not tell upper from lower case, and such that know a key under a second name with underscores.
+pub fn lookalikes(text: &Text, key: &str) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    let mut cursor = Cursor::new(text.pieces());
+    cursor.skip_space();
+    if cursor.peek() != Some(b'{') {
+        return found;
+    }
+    cursor.forward(1);
+    cursor.skip_space();
+    let wanted = folded(key);
+    cursor.rest_has(|raw, range| {
+        let name: Option<String> = serde_json::from_slice(raw).ok();
+        if name.is_some_and(|name| name != key && folded(&name) == wanted) {
+            found.push(text.slice(range).to_vec());
+        }
+        false
+    });
+    found
+}
+
+/// A name without what careless readers do not look at.
+fn folded(name: &str) -> String {
+    let letters = name.chars().filter(|letter| !matches!(letter, '_' | '-'));
+    letters
+        .flat_map(char::to_lowercase)
+        .flat_map(char::to_uppercase)
+        .collect()
 }
 
 /// What stands at a position, and the slot of a token in it.
@@ -275,15 +313,15 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether the string at the cursor, a key, is the token; leaves the cursor behind it.
-    fn key_is(&mut self, token: &str) -> bool {
+    /// The string at the cursor, a key, with its quotes, and whether there is an escape in it; leaves the cursor behind it.
+    fn key(&mut self) -> (Cow<'a, [u8]>, bool) {
         let start = self.offset();
         let (piece, at) = (self.piece, self.at);
         let escaped = self.skip_string();
         let end = self.offset();
         let len = end - start;
         if let Some(raw) = piece.get(at..at + len) {
-            return key_matches(raw, escaped, token);
+            return (Cow::Borrowed(raw), escaped);
         }
         let mut raw = Vec::with_capacity(len);
         let mut back = Cursor::new(self.pieces);
@@ -292,6 +330,12 @@ impl<'a> Cursor<'a> {
             raw.extend(back.peek());
             back.forward(1);
         }
+        (Cow::Owned(raw), escaped)
+    }
+
+    /// Whether the string at the cursor, a key, is the token; leaves the cursor behind it.
+    fn key_is(&mut self, token: &str) -> bool {
+        let (raw, escaped) = self.key();
         key_matches(&raw, escaped, token)
     }
 
@@ -342,20 +386,23 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether a key stands in the rest of an object, from the beginning of a key on.
-    fn rest_has(&mut self, token: &str) -> bool {
+    /// Whether a key that is wanted stands in the rest of an object, from the beginning of a key on. It is asked about each one as it
+    /// is written, with the place of the whole member.
+    fn rest_has(&mut self, mut wanted: impl FnMut(&[u8], Range<usize>) -> bool) -> bool {
         loop {
             match self.peek() {
                 None | Some(b'}') => return false,
                 _ => {}
             }
-            if self.key_is(token) {
-                return true;
-            }
+            let start = self.offset();
+            let (raw, _) = self.key();
             self.skip_space();
             self.forward(1);
             self.skip_space();
             self.skip_value();
+            if wanted(&raw, start..self.offset()) {
+                return true;
+            }
             self.skip_space();
             self.forward(1);
             self.skip_space();
@@ -450,5 +497,27 @@ mod tests {
         assert_eq!(depth(br#"{"[[[":["\"["]}"#), 2);
         assert_eq!(depth(b"1"), 0);
         assert_eq!(depth(b"\"\\"), 0);
+    }
+
+    #[test]
+    fn what_looks_like_a_key_is_found() {
+        let found = |text: &str| {
+            let found = lookalikes(&Text::trusted(text.to_owned()), "sessionId");
+            found
+                .into_iter()
+                .map(|member| String::from_utf8(member).unwrap())
+                .collect::<Vec<_>>()
+        };
+        assert!(found(r#"{"sessionId":1,"session\u0049d":2,"a":{"SESSIONID":3},"Id":4}"#).is_empty());
+        assert!(found("[]").is_empty() && found("{}").is_empty());
+        assert_eq!(
+            found(r#"{ "SessionID" : [1] , "ſeſſıonId":2,"session_id":3,"x":4,"\u0053essionId":5}"#),
+            [
+                r#""SessionID" : [1]"#,
+                r#""ſeſſıonId":2"#,
+                r#""session_id":3"#,
+                r#""\u0053essionId":5"#
+            ]
+        );
     }
 }

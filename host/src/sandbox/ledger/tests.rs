@@ -311,15 +311,57 @@ fn what_was_sent_on_once_is_of_the_proxy_s_own_making_the_second_time() {
 #[test]
 fn the_host_s_services_want_grants_where_they_reach_further_than_the_proxy() {
     let mut ledger = ledger(&["file:AGENTS.md"]);
+    ledger.record.show(&"a".into());
     ledger.begin(&turn(Peer::Client, 5, request(None, None)));
     let mut ask = |method: &str, params: &str| {
         let id = ledger.requests.len() as u64;
         refused(ledger.send(Peer::Host, message(method, Some(id), None, params), true))
     };
     assert_eq!(ask("host/sleep", "{}"), "sent");
-    assert_eq!(ask("host/file/read", r#"{"path":"AGENTS.md"}"#), "sent");
-    assert_eq!(ask("host/file/read", r#"{"path":"./AGENTS.md"}"#), "sent");
-    assert_eq!(ask("host/file/read", r#"{"path":".env"}"#), "other");
+    for (session, path, outcome) in [
+        ("a", "AGENTS.md", "sent"),
+        ("a", "./AGENTS.md", "sent"),
+        ("a", ".env", "other"),
+        ("b", "AGENTS.md", "other"),
+    ] {
+        let params = format!(r#"{{"sessionId":"{session}","path":"{path}"}}"#);
+        assert_eq!(ask("host/file/read", &params), outcome, "{params}");
+    }
     assert_eq!(ask("host/state/get", r#"{"key":"a"}"#), "other");
     assert_eq!(ask("host/unheard_of", "{}"), "sent");
+}
+
+#[test]
+fn what_is_sent_in_the_place_of_a_message_wants_the_right_to_end_that() {
+    let mut ledger = ledger(&["answer:client:note", "originate:agent:_x"]);
+    let note = |ticket| {
+        turn(
+            Peer::Client,
+            ticket,
+            Message::Notification(Notification {
+                on_behalf_of: None,
+                method: "note".into(),
+                params: None,
+            }),
+        )
+    };
+    let passed = |sent: Vec<Sent>| {
+        sent.iter()
+            .any(|sent| matches!(sent, Sent::Message(Peer::Agent, message) if format!("{message:?}").contains("note")))
+    };
+    let dropped = note(5);
+    ledger.begin(&dropped);
+    assert!(passed(ledger.end(&dropped, Receipt::Done).0));
+    let released = note(6);
+    ledger.begin(&released);
+    ledger.release(6);
+    assert!(passed(ledger.end(&released, Receipt::Kept).0));
+    let replaced = note(7);
+    ledger.begin(&replaced);
+    assert_eq!(
+        refused(ledger.send(Peer::Agent, message("_x", Some(1), Some(7), "{}"), true)),
+        "other"
+    );
+    assert!(passed(ledger.end(&replaced, Receipt::Done).0));
+    assert_eq!(denials(&ledger).len(), 3);
 }

@@ -118,7 +118,10 @@ fn take(script: &Script, delivery: &Delivery) -> Receipt {
         .rules
         .iter()
         .find(|rule| rule.on == name && (rule.text.is_empty() || delivery.text().contains(&rule.text)));
-    println!("heard {name} from {:?}", delivery.source);
+    match &delivery.message {
+        Message::Response(_) => println!("heard {name} from {:?}: {:.300}", delivery.source, delivery.text()),
+        _ => println!("heard {name} from {:?}", delivery.source),
+    }
     let Some(rule) = rule else {
         pass(delivery, &Pass::default());
         return Receipt::Done;
