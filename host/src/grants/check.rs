@@ -146,7 +146,7 @@ fn own_set_up(policy: &Policy, params: &Text) -> Result<(), String> {
         None | Some(Value::Null) => true,
         Some(Value::Array(_)) => servers(params)
             .into_iter()
-            .all(|server| own_server(policy, server).is_some()),
+            .all(|server| own_server(policy, &server).is_some()),
         Some(_) => false,
     };
     own.then_some(()).ok_or_else(|| SERVERS.into())
@@ -195,7 +195,7 @@ fn servers(params: &Text) -> Vec<Box<RawValue>> {
 }
 
 /// A server that the proxy serves itself, with nothing in its entry that somebody else could take for a command or an address.
-fn own_server(policy: &Policy, server: Box<RawValue>) -> Option<Box<RawValue>> {
+fn own_server(policy: &Policy, server: &RawValue) -> Option<Box<RawValue>> {
     let entry: Map<String, Value> = serde_json::from_str(server.get()).ok()?;
     if !policy.own_servers || entry.get("type") != Some(&json!("acp")) {
         return None;
@@ -225,7 +225,7 @@ fn setup(policy: &Policy, original: &Text, changed: &Text) -> Checked {
         let known = before.iter().any(|known| known.get() == server.get());
         match known || policy.any_servers {
             true => kept.push(server),
-            false => match own_server(policy, server) {
+            false => match own_server(policy, &server) {
                 Some(own) => kept.push(own),
                 None => left_out = true,
             },
