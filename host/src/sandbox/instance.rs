@@ -76,6 +76,11 @@ impl Instance {
         Ok((instance, registration))
     }
 
+    /// Bytes of memory that it has, over all its memories and tables.
+    pub fn memory(&self) -> u64 {
+        self.store.data().limiter.used()
+    }
+
     /// Delivers one message. The instance comes back if it can be used again.
     pub async fn turn(mut self, turn: Turn) -> Result<(Self, TurnResult), Fault> {
         begin(&mut self.store, &self.clock);
