@@ -101,7 +101,7 @@ pub(crate) fn originated(
         }
         let others = servers(params)
             .into_iter()
-            .any(|server| own_server(policy, server).is_none());
+            .any(|server| own_server(policy, &server).is_none());
         if others {
             return Err(SERVERS.into());
         }
@@ -133,7 +133,7 @@ fn servers(params: &Text) -> Vec<Box<RawValue>> {
 }
 
 /// A server that the proxy serves itself, with nothing in its entry that somebody else could take for a command or an address.
-fn own_server(policy: &Policy, server: Box<RawValue>) -> Option<Box<RawValue>> {
+fn own_server(policy: &Policy, server: &RawValue) -> Option<Box<RawValue>> {
     let entry: Map<String, Value> = serde_json::from_str(server.get()).ok()?;
     if !policy.own_servers || entry.get("type") != Some(&json!("acp")) {
         return None;
@@ -162,7 +162,7 @@ fn setup(policy: &Policy, original: &Text, changed: &Text) -> Checked {
         let known = before.iter().any(|known| known.get() == server.get());
         match known || policy.any_servers {
             true => kept.push(server),
-            false => match own_server(policy, server) {
+            false => match own_server(policy, &server) {
                 Some(own) => kept.push(own),
                 None => left_out = true,
             },

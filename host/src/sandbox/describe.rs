@@ -204,12 +204,12 @@ fn read(bytes: &[u8]) -> wasmparser::Result<Description> {
                     });
                 }
             }
-            Payload::CustomSection(section) if depth == 0 => {
-                if section.name() == manifest::SECTION && description.manifest.is_none() {
-                    // One byte more tells that it is too large.
-                    let most = section.data().len().min(manifest::MAX_SIZE + 1);
-                    description.manifest = Some(section.data()[..most].to_vec());
-                }
+            Payload::CustomSection(section)
+                if depth == 0 && section.name() == manifest::SECTION && description.manifest.is_none() =>
+            {
+                // One byte more tells that it is too large.
+                let most = section.data().len().min(manifest::MAX_SIZE + 1);
+                description.manifest = Some(section.data()[..most].to_vec());
             }
             _ => {}
         }
