@@ -174,6 +174,9 @@ impl Policy {
 
     /// What would have to be granted for this, as a part of a sentence.
     pub fn missing(right: Right, peer: Peer, method: &str) -> String {
+        if is_reserved(method) {
+            return "to be a conductor: no grant gives it".into();
+        }
         let pattern = Pattern::new(method);
         let profile = Profile::ALL
             .into_iter()
