@@ -29,15 +29,15 @@ fn is_setup(method: &str) -> bool {
     )
 }
 
-/// Looks at a message that is sent on with other params than it came with. `authored` tells that the proxy wrote the whole
-/// text, which may so have a key twice.
+/// Looks at a message that is sent on with other params than it came with. `same_members` tells that those of their outermost level
+/// are the same as before, each of them once, with something changed only inside of them.
 pub(crate) fn passed_on(
     policy: &Policy,
     source: Peer,
     method: &str,
     original: Option<&Text>,
     changed: Option<&Text>,
-    authored: bool,
+    same_members: bool,
 ) -> Checked {
     if method == "initialize" {
         return match (original, changed) {
@@ -50,7 +50,7 @@ pub(crate) fn passed_on(
         let missing = Policy::missing(Right::Intercept, source, method);
         return Checked::Denied(format!("changing `{method}` needs {missing}"));
     }
-    if let Err(reason) = same_session(method, original, changed, authored) {
+    if !same_members && let Err(reason) = same_session(method, original, changed) {
         return Checked::Denied(reason);
     }
     match (original, changed) {
@@ -114,13 +114,13 @@ const TWICE: &str = "`sessionId` is there twice";
 const SERVERS: &str = "adding MCP servers that it does not serve itself needs the grant `add-mcp-servers`";
 
 /// A message stays in its session.
-fn same_session(method: &str, original: Option<&Text>, changed: Option<&Text>, authored: bool) -> Result<(), String> {
+fn same_session(method: &str, original: Option<&Text>, changed: Option<&Text>) -> Result<(), String> {
     let session = |text: &Text| scan::find(text, "/sessionId").map(|range| text.slice(range).to_vec());
     if original.and_then(session) != changed.and_then(session) {
         return Err(format!("`{method}` must stay in its session"));
     }
     match changed {
-        Some(changed) if authored && scan::is_twice(changed, "sessionId") => Err(TWICE.into()),
+        Some(changed) if scan::is_twice(changed, "sessionId") => Err(TWICE.into()),
         _ => Ok(()),
     }
 }
@@ -254,7 +254,7 @@ mod tests {
             "session/new",
             Some(&before),
             Some(&after),
-            true,
+            false,
         ))
     }
 
@@ -311,7 +311,7 @@ mod tests {
                 "session/new",
                 Some(&before),
                 Some(&twice),
-                true,
+                false,
             );
             let Checked::As(sent, _) = checked else {
                 panic!("it is not put back with {grants:?}: {checked:?}");
@@ -371,7 +371,7 @@ mod tests {
                 "session/prompt",
                 Some(&before),
                 Some(&after),
-                true,
+                false,
             ))
             .1
         };

@@ -117,11 +117,7 @@ impl fmt::Display for Unsuitable {
                 formatter,
                 "was built for another version of WASI: it wants {wanted}, this Consort offers {WASI_VERSION}x"
             ),
-            Self::Network(names) => write!(
-                formatter,
-                "wants the network ({}), which no proxy gets",
-                listed(names)
-            ),
+            Self::Network(names) => write!(formatter, "wants the network ({}), which no proxy gets", listed(names)),
             Self::Imports(names) => write!(
                 formatter,
                 "wants {}, which this Consort does not offer; it offers {PACKAGE}/{{{}}}@{WORLD_VERSION} and wasi:{{{}}} {WASI_VERSION}x",
@@ -405,11 +401,7 @@ mod tests {
 
     #[test]
     fn unknown_imports_are_named() {
-        for name in [
-            "consort:proxy/files@0.1.0",
-            "evil:thing/do",
-            "plain",
-        ] {
+        for name in ["consort:proxy/files@0.1.0", "evil:thing/do", "plain"] {
             let proxy = component(&[OURS[0], name], &["start", "receive"]);
             assert_eq!(proxy.check(), Err(Unsuitable::Imports(vec![name.into()])));
         }

@@ -41,7 +41,7 @@ impl Instance {
         begin(&mut store, loaded.clock());
         let started = tokio::time::timeout(limits.time(Limit::Time), async {
             let proxy = loaded.pre().instantiate_async(&mut store).await?;
-            let configuration = store.data_mut().hand_out(configuration)?;
+            let configuration = store.data_mut().hand_out(configuration, None)?;
             let answer = proxy.call_start(&mut store, configuration).await?;
             wasmtime::Result::Ok((proxy, answer))
         })
@@ -87,7 +87,7 @@ impl Instance {
         let ticks = self.clock.ticks();
         let mut waited = false;
         self.store.data_mut().ledger.begin(&turn);
-        let message = match self.store.data_mut().give_message(&turn.message) {
+        let message = match self.store.data_mut().give_message(turn.ticket, &turn.message) {
             Ok(message) => message,
             Err(error) => return Err(fault(&mut self.store, Phase::Receive, &error)),
         };

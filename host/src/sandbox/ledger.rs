@@ -174,8 +174,8 @@ impl Ledger {
         }
     }
 
-    /// Takes a message. `authored` tells that the proxy wrote its whole text.
-    pub(super) fn send(&mut self, to: Peer, message: Message, authored: bool) -> Verdict {
+    /// Takes a message. `origin` is the delivery that its text came with, if nothing was changed on its outermost level.
+    pub(super) fn send(&mut self, to: Peer, message: Message, origin: Option<Ticket>) -> Verdict {
         let size = size(&message);
         let most = self.limits.count(Limit::MessageSize);
         if !self.open {
@@ -192,8 +192,8 @@ impl Ledger {
             return Err(Refusal::Closed);
         }
         match message {
-            Message::Request(request) => self.request(to, request, authored),
-            Message::Notification(notification) => self.notification(to, notification, authored),
+            Message::Request(request) => self.request(to, request, origin),
+            Message::Notification(notification) => self.notification(to, notification, origin),
             Message::Response(response) => self.response(to, response),
         }?;
         self.bytes += size;
@@ -209,7 +209,7 @@ impl Ledger {
         }
     }
 
-    fn request(&mut self, to: Peer, mut request: Request, authored: bool) -> Verdict {
+    fn request(&mut self, to: Peer, mut request: Request, origin: Option<Ticket>) -> Verdict {
         if request.id.is_some_and(|id| self.requests.contains_key(&id)) {
             return Err(Refusal::UnknownId);
         }
@@ -227,7 +227,7 @@ impl Ledger {
             .is_some_and(|holding| onward && holding.request && !holding.carried && holding.method == request.method);
         match request.on_behalf_of {
             Some(ticket) if carries => {
-                if let Err(reason) = self.pass_on(ticket, &mut request.params, authored) {
+                if let Err(reason) = self.pass_on(ticket, &mut request.params, origin) {
                     self.pass_original(ticket, to);
                     return Err(Refusal::Denied(reason));
                 }
@@ -250,13 +250,13 @@ impl Ledger {
         Ok(())
     }
 
-    fn notification(&mut self, to: Peer, mut notification: Notification, authored: bool) -> Verdict {
+    fn notification(&mut self, to: Peer, mut notification: Notification, origin: Option<Ticket>) -> Verdict {
         let behalf = self.behalf(notification.on_behalf_of)?;
         let onward = behalf.is_some_and(|holding| !holding.request && Some(to) == holding.source.opposite());
         let carries = onward && behalf.is_some_and(|holding| holding.method == notification.method);
         match notification.on_behalf_of {
             Some(ticket) if carries => {
-                if let Err(reason) = self.pass_on(ticket, &mut notification.params, authored) {
+                if let Err(reason) = self.pass_on(ticket, &mut notification.params, origin) {
                     self.pass_original(ticket, to);
                     return Err(Refusal::Denied(reason));
                 }
@@ -295,7 +295,7 @@ impl Ledger {
     }
 
     /// A delivered message goes on, with these params if that may be.
-    fn pass_on(&self, ticket: Ticket, params: &mut Option<Text>, authored: bool) -> Result<(), String> {
+    fn pass_on(&self, ticket: Ticket, params: &mut Option<Text>, origin: Option<Ticket>) -> Result<(), String> {
         let Some(holding) = self.tickets.get(&ticket) else {
             return Ok(());
         };
@@ -304,7 +304,8 @@ impl Ledger {
         }
         let (source, method) = (holding.source, &holding.method);
         let original = holding.params.as_ref();
-        match passed_on(&self.policy, source, method, original, params.as_ref(), authored) {
+        let same_members = origin == Some(ticket);
+        match passed_on(&self.policy, source, method, original, params.as_ref(), same_members) {
             Checked::Fine => {}
             Checked::As(text, cut) => {
                 if let Some(cut) = cut {
