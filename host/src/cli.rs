@@ -5,6 +5,7 @@
 mod agent;
 mod build;
 mod chain;
+mod check;
 mod completions;
 mod demo;
 mod demo_agent;
@@ -36,6 +37,7 @@ Examples:
   consort run --proxy redact.wasm -- claude-agent-acp      what an editor starts
   consort prompt \"What does this project do?\" -- claude-agent-acp
   consort inspect redact.wasm                              look at a proxy before using it
+  consort check redact.wasm                                try it out in a cage
   consort build proxies                                    compile proxy crates to components";
 
 #[derive(Debug, Parser)]
@@ -67,6 +69,7 @@ enum Command {
     Proxy(proxy::Arguments),
     Prompt(prompt::Arguments),
     Inspect(inspect::Arguments),
+    Check(check::Arguments),
     Build(build::Arguments),
     Demo(demo::Arguments),
     DemoAgent(demo_agent::Arguments),
@@ -101,6 +104,7 @@ pub fn main() -> ExitCode {
         Command::Proxy(arguments) => proxy::run(&arguments),
         Command::Prompt(arguments) => prompt::run(arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Build(arguments) => build::run(arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::DemoAgent(arguments) => demo_agent::run(&arguments),

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod audit;
 pub mod build;
 pub mod chain;
+pub mod check;
 pub mod cli;
 pub mod config;
 pub mod connection;

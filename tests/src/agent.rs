@@ -174,6 +174,12 @@ impl Agent {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("not JSON ({error}): {line}\n{}", self.transcript))
     }
 
+    /// The next line as JSON; none at the end of its standard input.
+    pub fn listen(&mut self) -> Option<Value> {
+        let line = self.next()?;
+        Some(serde_json::from_slice(&line).expect("input is JSON"))
+    }
+
     /// The next line as JSON, if it has come already.
     pub fn heard(&mut self) -> Option<Value> {
         let line = self.lines.try_recv().ok()?;

@@ -166,6 +166,19 @@ impl Client {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("not JSON ({error}): {line}\n{}", self.report()))
     }
 
+    /// The next line as JSON; none at the end of the process's output.
+    pub fn listen(&mut self) -> Option<Value> {
+        let line = self.next()?;
+        Some(serde_json::from_slice(&line).expect("output is JSON"))
+    }
+
+    /// The most memory that the process has had so far, in KiB; none if it is over.
+    pub fn peak_memory(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        line.split_whitespace().next()?.parse().ok()
+    }
+
     /// The next line as JSON, if it has come already.
     pub fn heard(&mut self) -> Option<Value> {
         let line = self.lines.try_recv().ok()?;

@@ -5,12 +5,15 @@ use super::proxy::{Inbound, Owned, OwnedWhat, Status, Target, What};
 use super::router::{Effect, Router};
 use crate::fault::{Class, Fault, Phase};
 use crate::limits::Limit;
-use crate::message::Ticket;
+use crate::message::{OnFailure, Peer, Ticket};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+/// The longest time that `initialize` may be held, whatever the proxy's limit is: editors give up after 20 s, and every proxy gets it.
+const INITIALIZE_TIME: Duration = Duration::from_secs(5);
+
 /// The longest time between two looks.
-const LONGEST_WAIT: Duration = Duration::from_secs(15);
+const LONGEST_WAIT: Duration = Duration::from_millis(1_250);
 
 /// The shortest one.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
@@ -63,14 +66,21 @@ impl Router {
             .filter(|(ticket, owned)| !waiting.contains(*ticket) && !self.is_owed(owned, asks))
             .map(|(ticket, _)| *ticket)
             .collect();
+        let calls = &self.calls;
         let proxy = &mut self.proxies[index];
         let mut late = Vec::new();
         for (ticket, owned) in &mut proxy.tickets {
+            let most = match &owned.what {
+                OwnedWhat::Request(call) if calls.get(call).is_some_and(|call| is_initialize(&call.method)) => {
+                    proxy.hold_time.min(INITIALIZE_TIME)
+                }
+                _ => proxy.hold_time,
+            };
             match idle.contains(ticket) {
                 false => owned.idle_since = None,
                 true => {
                     let since = *owned.idle_since.get_or_insert(now);
-                    if now.saturating_duration_since(since) >= proxy.hold_time {
+                    if now.saturating_duration_since(since) >= most {
                         late.push(*ticket);
                     }
                 }
@@ -100,12 +110,20 @@ impl Router {
             OwnedWhat::Request(call) => self.calls.get(call).map(|record| record.method.clone()),
             OwnedWhat::Notification { method, .. } => Some(method.clone()),
         };
-        let method = crate::log::printable(&method.unwrap_or_default());
-        let time = Limit::HoldTime.shown(u64::try_from(proxy.hold_time.as_millis()).unwrap_or(u64::MAX));
-        let cause = format!(
-            "it did nothing about `{method}` for {time}, though nobody owed it an answer; `limits.hold-time` in consort.toml \
-             gives it more"
-        );
+        let method = method.unwrap_or_default();
+        let most = match is_initialize(&method) {
+            true => proxy.hold_time.min(INITIALIZE_TIME),
+            false => proxy.hold_time,
+        };
+        let time = Limit::HoldTime.shown(u64::try_from(most.as_millis()).unwrap_or(u64::MAX));
+        let shown = crate::log::printable(&method);
+        let cause = match is_initialize(&method) {
+            true => format!("it did nothing about `{shown}` for {time}, though nobody owed it an answer"),
+            false => format!(
+                "it did nothing about `{shown}` for {time}, though nobody owed it an answer; `limits.hold-time` in consort.toml \
+                 gives it more"
+            ),
+        };
         let fault = Fault::new(Class::Timeout, Phase::Receive, cause);
         let sentence = fault.sentence(&proxy.name);
         tracing::error!("{sentence}");
@@ -113,10 +131,33 @@ impl Router {
         if self.notices {
             self.notice(&sessions, &format!("{sentence}."));
         }
+        self.audit.failed(&self.proxies[index].name, &fault);
         let error = self.fault_text(index, &fault, &sentence);
-        self.give_up_ticket(index, ticket, &error);
+        match is_initialize(&method) && self.proxies[index].on_failure == OnFailure::Bypass {
+            true => self.pass_initialize(index, ticket),
+            false => self.give_up_ticket(index, ticket, &error),
+        }
         self.proxies[index].closed.push(ticket);
     }
+
+    /// Nobody can work without `initialize`, and a proxy that holds it needs no right for that: it goes on as it came.
+    fn pass_initialize(&mut self, index: usize, ticket: Ticket) {
+        let proxy = &self.proxies[index];
+        let Some(OwnedWhat::Request(call)) = proxy.tickets.get(&ticket).map(|owned| &owned.what) else {
+            return;
+        };
+        let what = What::Request {
+            call: *call,
+            method: "initialize".into(),
+            params: proxy.handshake.params.clone(),
+        };
+        let source = Peer::Client;
+        self.go_past(index, Inbound { source, ticket, what });
+    }
+}
+
+fn is_initialize(method: &str) -> bool {
+    method == "initialize"
 }
 
 /// The message that waits, or that a response belongs to which waits.

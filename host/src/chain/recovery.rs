@@ -129,7 +129,7 @@ impl Router {
     }
 
     /// A message that a failed proxy has not touched goes on as if the proxy were not there.
-    fn go_past(&mut self, index: usize, inbound: Inbound) {
+    pub(super) fn go_past(&mut self, index: usize, inbound: Inbound) {
         let owned = self.proxies[index].tickets.remove(&inbound.ticket);
         let (direction, holds) = match owned {
             Some(owned) => (owned.direction, owned.holds),

@@ -131,6 +131,11 @@ async fn start(
             "on-failure": on_failure.unwrap_or_default().name(),
         }),
     );
+    let dangerous = policy.grants().iter().filter(|grant| !grant.is_ordinary());
+    let dangerous: Vec<String> = dangerous.map(ToString::to_string).collect();
+    if !dangerous.is_empty() {
+        audit.granted(&proxy.name, serde_json::json!({ "dangerous": dangerous }));
+    }
     let loaded = Arc::new(Loaded::new(
         prepared,
         &proxy.name,

@@ -143,29 +143,33 @@ impl Policy {
         })
     }
 
-    /// What is left of a proxy's interests, and those that are not left as they were.
+    /// What is left of a proxy's interests, and those that are not left as they were. Who wants to take part gets no copies
+    /// instead: it would take them for the messages themselves.
     pub fn cut(&self, interests: &[Interest]) -> (Vec<Interest>, Vec<Interest>) {
-        let mut left = Vec::new();
+        let mut left: Vec<Interest> = Vec::new();
         let mut cut = Vec::new();
         for interest in interests {
             let wanted = Pattern::new(&interest.method);
             let of = |right: Right| self.patterns[right.index()][interest.source.index()].iter();
             let mut whole = false;
-            let mut take = |pattern: &Pattern, how| {
+            let mut take = |pattern: &Pattern| {
                 if let Some(meet) = wanted.meet(pattern) {
-                    whole |= how == interest.how && meet == wanted;
-                    left.push(Interest {
+                    whole |= meet == wanted;
+                    let granted = Interest {
                         source: interest.source,
                         method: meet.to_string(),
-                        how,
-                    });
+                        how: interest.how,
+                    };
+                    if !left.contains(&granted) {
+                        left.push(granted);
+                    }
                 }
             };
             // Who may answer a request has to own it; whether it may change it is another question.
-            for pattern in of(Right::Intercept).chain(of(Right::Answer)) {
-                take(pattern, interest.how);
+            of(Right::Intercept).chain(of(Right::Answer)).for_each(&mut take);
+            if interest.how == How::Observe {
+                of(Right::Observe).for_each(&mut take);
             }
-            of(Right::Observe).for_each(|pattern| take(pattern, How::Observe));
             if !whole {
                 cut.push(interest.clone());
             }
@@ -175,6 +179,9 @@ impl Policy {
 
     /// What would have to be granted for this, as a part of a sentence.
     pub fn missing(right: Right, peer: Peer, method: &str) -> String {
+        if is_reserved(method) {
+            return "to be a conductor: no grant gives it".into();
+        }
         let pattern = Pattern::new(method);
         let profile = Profile::ALL
             .into_iter()
@@ -243,12 +250,16 @@ mod tests {
             interest(Peer::Client, "*", How::Intercept),
             interest(Peer::Agent, "session/update", How::Intercept),
             interest(Peer::Client, "session/cancel", How::Intercept),
+            interest(Peer::Client, "session/close", How::Observe),
             interest(Peer::Agent, "terminal/*", How::Observe),
         ]);
         let has = |source, method: &str, how| left.contains(&interest(source, method, how));
         assert!(has(Peer::Client, "session/prompt", How::Intercept), "it may answer it");
-        assert!(has(Peer::Client, "session/cancel", How::Observe));
-        assert!(!has(Peer::Client, "session/cancel", How::Intercept));
+        assert!(has(Peer::Client, "session/close", How::Observe));
+        assert!(
+            !left.iter().any(|interest| interest.method == "session/cancel"),
+            "no copy instead"
+        );
         assert!(has(Peer::Agent, "session/update", How::Intercept));
         assert!(!left.iter().any(|interest| interest.method.starts_with("terminal/")));
         assert_eq!(cut.len(), 3);

@@ -9,12 +9,12 @@ use wasmtime::Result;
 use wasmtime::component::Resource;
 
 impl State {
-    /// Also tells whether the proxy wrote the whole text itself.
-    fn take_message(&mut self, message: wit::Message) -> Result<(Message, bool)> {
-        let mut authored = false;
+    /// Also tells the delivery that its text came with, as far as its outermost level goes.
+    fn take_message(&mut self, message: wit::Message) -> Result<(Message, Option<Ticket>)> {
+        let mut origin = None;
         let mut take = |value: Resource<Value>| -> Result<Text> {
             let value = self.take_back(value)?;
-            authored = value.authored;
+            origin = value.origin;
             Ok(value.text)
         };
         let message = match message {
@@ -37,12 +37,12 @@ impl State {
                 },
             }),
         };
-        Ok((message, authored))
+        Ok((message, origin))
     }
 
-    /// Makes a message into what the proxy gets.
-    pub(super) fn give_message(&mut self, message: &Message) -> Result<wit::Message> {
-        let mut give = |text: &Text| self.hand_out(text.clone());
+    /// Makes a message into what the proxy gets with this delivery.
+    pub(super) fn give_message(&mut self, ticket: Ticket, message: &Message) -> Result<wit::Message> {
+        let mut give = |text: &Text| self.hand_out(text.clone(), Some(ticket));
         Ok(match message {
             Message::Request(request) => wit::Message::Request(wit::Request {
                 id: None,
@@ -68,8 +68,8 @@ impl State {
 
 impl wit::Host for State {
     fn send(&mut self, to: wit::Peer, message: wit::Message) -> Result<std::result::Result<(), wit::Refusal>> {
-        let (message, authored) = self.take_message(message)?;
-        Ok(self.ledger.send(to.into(), message, authored))
+        let (message, origin) = self.take_message(message)?;
+        Ok(self.ledger.send(to.into(), message, origin))
     }
 
     fn release(&mut self, ticket: Ticket) -> Result<()> {

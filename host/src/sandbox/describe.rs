@@ -14,7 +14,9 @@ const INTERFACES: [&str; 2] = ["json", "channel"];
 /// The functions that a proxy exports.
 const EXPORTS: [&str; 2] = ["start", "receive"];
 /// The packages of WASI that this host links.
-const WASI_PACKAGES: [&str; 6] = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
+const WASI_PACKAGES: [&str; 5] = ["cli", "clocks", "filesystem", "io", "random"];
+/// The packages of WASI that reach for the network, which no proxy gets.
+const NETWORK_PACKAGES: [&str; 2] = ["http", "sockets"];
 /// The versions of WASI that this host links, as the beginning of the version.
 const WASI_VERSION: &str = "0.2.";
 /// How many names an error lists at most.
@@ -74,6 +76,8 @@ pub enum Unsuitable {
     Version(String),
     /// It wants another version of WASI; the interface that it wants.
     Wasi(String),
+    /// It wants the network; the interfaces.
+    Network(Vec<String>),
     /// It wants what this host does not have.
     Imports(Vec<String>),
     /// It lacks an export of the world.
@@ -113,6 +117,7 @@ impl fmt::Display for Unsuitable {
                 formatter,
                 "was built for another version of WASI: it wants {wanted}, this Consort offers {WASI_VERSION}x"
             ),
+            Self::Network(names) => write!(formatter, "wants the network ({}), which no proxy gets", listed(names)),
             Self::Imports(names) => write!(
                 formatter,
                 "wants {}, which this Consort does not offer; it offers {PACKAGE}/{{{}}}@{WORLD_VERSION} and wasi:{{{}}} {WASI_VERSION}x",
@@ -204,12 +209,12 @@ fn read(bytes: &[u8]) -> wasmparser::Result<Description> {
                     });
                 }
             }
-            Payload::CustomSection(section) if depth == 0 => {
-                if section.name() == manifest::SECTION && description.manifest.is_none() {
-                    // One byte more tells that it is too large.
-                    let most = section.data().len().min(manifest::MAX_SIZE + 1);
-                    description.manifest = Some(section.data()[..most].to_vec());
-                }
+            Payload::CustomSection(section)
+                if depth == 0 && section.name() == manifest::SECTION && description.manifest.is_none() =>
+            {
+                // One byte more tells that it is too large.
+                let most = section.data().len().min(manifest::MAX_SIZE + 1);
+                description.manifest = Some(section.data()[..most].to_vec());
             }
             _ => {}
         }
@@ -243,13 +248,18 @@ impl Description {
             ));
         }
         let mut unknown = Vec::new();
+        let mut network = Vec::new();
         for item in &self.imports {
             match offer(item) {
                 Offer::Ours => {}
                 Offer::OtherWorld => return Err(Unsuitable::Version(item.name.clone())),
                 Offer::OtherWasi => return Err(Unsuitable::Wasi(item.name.clone())),
+                Offer::Network => network.push(item.name.clone()),
                 Offer::Unknown => unknown.push(item.name.clone()),
             }
+        }
+        if !network.is_empty() {
+            return Err(Unsuitable::Network(network));
         }
         if !unknown.is_empty() {
             return Err(Unsuitable::Imports(unknown));
@@ -278,6 +288,7 @@ enum Offer {
     Ours,
     OtherWorld,
     OtherWasi,
+    Network,
     Unknown,
 }
 
@@ -306,6 +317,7 @@ fn offer(import: &Item) -> Offer {
                 Offer::OtherWasi
             }
         }
+        Some(name) if NETWORK_PACKAGES.contains(&name) => Offer::Network,
         _ => Offer::Unknown,
     }
 }
@@ -389,12 +401,7 @@ mod tests {
 
     #[test]
     fn unknown_imports_are_named() {
-        for name in [
-            "wasi:http/types@0.2.0",
-            "consort:proxy/files@0.1.0",
-            "evil:thing/do",
-            "plain",
-        ] {
+        for name in ["consort:proxy/files@0.1.0", "evil:thing/do", "plain"] {
             let proxy = component(&[OURS[0], name], &["start", "receive"]);
             assert_eq!(proxy.check(), Err(Unsuitable::Imports(vec![name.into()])));
         }
@@ -404,6 +411,15 @@ mod tests {
             kind: Kind::Function,
         });
         assert!(proxy.check().is_err(), "a function is no interface");
+    }
+
+    #[test]
+    fn who_wants_the_network_is_refused() {
+        for name in ["wasi:http/types@0.2.0", "wasi:sockets/tcp@0.2.6"] {
+            let error = component(&[OURS[0], name], &["start", "receive"]).check().unwrap_err();
+            assert_eq!(error, Unsuitable::Network(vec![name.into()]));
+            assert!(error.to_string().contains("the network"), "{error}");
+        }
     }
 
     #[test]

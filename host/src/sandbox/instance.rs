@@ -41,7 +41,7 @@ impl Instance {
         begin(&mut store, loaded.clock());
         let started = tokio::time::timeout(limits.time(Limit::Time), async {
             let proxy = loaded.pre().instantiate_async(&mut store).await?;
-            let configuration = store.data_mut().hand_out(configuration)?;
+            let configuration = store.data_mut().hand_out(configuration, None)?;
             let answer = proxy.call_start(&mut store, configuration).await?;
             wasmtime::Result::Ok((proxy, answer))
         })
@@ -76,13 +76,18 @@ impl Instance {
         Ok((instance, registration))
     }
 
+    /// Bytes of memory that it has, over all its memories and tables.
+    pub fn memory(&self) -> u64 {
+        self.store.data().limiter.used()
+    }
+
     /// Delivers one message. The instance comes back if it can be used again.
     pub async fn turn(mut self, turn: Turn) -> Result<(Self, TurnResult), Fault> {
         begin(&mut self.store, &self.clock);
         let ticks = self.clock.ticks();
         let mut waited = false;
         self.store.data_mut().ledger.begin(&turn);
-        let message = match self.store.data_mut().give_message(&turn.message) {
+        let message = match self.store.data_mut().give_message(turn.ticket, &turn.message) {
             Ok(message) => message,
             Err(error) => return Err(fault(&mut self.store, Phase::Receive, &error)),
         };

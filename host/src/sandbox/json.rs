@@ -3,6 +3,7 @@
 use super::bindings::consort::proxy::json::{Content, Edit as WitEdit, Host, HostValue};
 use super::limits::{MAX_DEPTH, MAX_HELD_MESSAGES};
 use super::state::State;
+use crate::message::Ticket;
 use crate::wire::edit::{self, Edit};
 use crate::wire::scan;
 use crate::wire::text::Text;
@@ -14,8 +15,9 @@ use wasmtime::component::Resource;
 #[allow(unreachable_pub, reason = "the generated bindings name this type and need it public")]
 pub struct Value {
     pub(super) text: Text,
-    /// Whether the proxy had a say in the keys of the outermost object, so that one may be there twice or look like another.
-    pub(super) authored: bool,
+    /// The delivery that the text came with, as long as nothing was changed on its outermost level: its members are those of that
+    /// message then, each of them once.
+    pub(super) origin: Option<Ticket>,
     /// How many levels edits with other handles' values have put on top: text alone is checked when it comes in.
     added: usize,
 }
@@ -26,12 +28,8 @@ impl State {
     /// # Errors
     ///
     /// A trap if the proxy has too many handles or too much text behind them; remembered as a memory fault.
-    pub(super) fn hand_out(&mut self, text: Text) -> Result<Resource<Value>> {
-        self.hand_out_value(Value {
-            text,
-            authored: false,
-            added: 0,
-        })
+    pub(super) fn hand_out(&mut self, text: Text, origin: Option<Ticket>) -> Result<Resource<Value>> {
+        self.hand_out_value(Value { text, origin, added: 0 })
     }
 
     fn hand_out_value(&mut self, value: Value) -> Result<Resource<Value>> {
@@ -60,12 +58,17 @@ impl State {
             }
             Content::Text(text) => Text::parse(&text, MAX_DEPTH).map(|text| Value {
                 text,
-                authored: true,
+                origin: None,
                 added: 0,
             }),
             Content::Value(value) => Ok(self.table.get(&value)?.clone()),
         })
     }
+}
+
+/// Whether what stands at a pointer is not on the outermost level.
+fn is_inside(pointer: &str) -> bool {
+    pointer.matches('/').nth(1).is_some()
 }
 
 impl Host for State {}
@@ -89,19 +92,16 @@ impl HostValue for State {
     }
 
     fn get(&mut self, value: Resource<Value>, pointer: String) -> Result<Option<Resource<Value>>> {
-        let Value { text, authored, added } = self.table.get(&value)?;
-        // A part may have a key twice whoever wrote it: only whole messages were looked at.
-        let (authored, added) = (*authored || !pointer.is_empty(), *added);
+        let Value { text, origin, added } = self.table.get(&value)?;
+        let (origin, added) = (origin.filter(|_| pointer.is_empty()), *added);
         let part = scan::find(text, &pointer).map(|range| text.slice(range));
-        part.map(|text| self.hand_out_value(Value { text, authored, added }))
+        part.map(|text| self.hand_out_value(Value { text, origin, added }))
             .transpose()
     }
 
     fn edit(&mut self, value: Resource<Value>, edits: Vec<WitEdit>) -> Result<std::result::Result<(), String>> {
         let Value {
-            mut authored,
-            mut added,
-            ..
+            mut origin, mut added, ..
         } = *self.table.get(&value)?;
         let mut checked = Vec::with_capacity(edits.len());
         for edit in edits {
@@ -109,18 +109,15 @@ impl HostValue for State {
                 WitEdit::Add((pointer, content)) => (pointer, content, Edit::Add),
                 WitEdit::Replace((pointer, content)) => (pointer, content, Edit::Replace),
                 WitEdit::Remove(pointer) => {
+                    origin = origin.filter(|_| is_inside(&pointer));
                     checked.push(Edit::Remove(pointer));
                     continue;
                 }
             };
+            origin = origin.filter(|_| is_inside(&pointer));
             match self.content(content)? {
                 Ok(content) => {
                     added = added.max(content.added + pointer.matches('/').count());
-                    authored = match pointer.matches('/').count() {
-                        0 => content.authored,
-                        1 => true,
-                        _ => authored,
-                    };
                     checked.push(make(pointer, content.text));
                 }
                 Err(reason) => return Ok(Err(format!("the content for `{pointer}` is {reason}"))),
@@ -141,7 +138,7 @@ impl HostValue for State {
         self.held = self.held - value.text.len().min(self.held) + edited.len();
         *value = Value {
             text: edited,
-            authored,
+            origin,
             added,
         };
         Ok(Ok(()))

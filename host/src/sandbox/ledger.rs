@@ -1,6 +1,8 @@
 //! What a proxy owns, and what it has sent in the turn at hand. Everything that it sends is checked here at once: against what it
 //! owns, against its limits, and against what it was granted.
 
+mod instead;
+
 use super::bindings::consort::proxy::channel::Refusal;
 use super::record::Record;
 use crate::grants::{Checked, Policy, Right, initialize_answer, originated, passed_on, unknown_session};
@@ -176,8 +178,8 @@ impl Ledger {
         }
     }
 
-    /// Takes a message. `authored` tells that the proxy wrote its whole text.
-    pub(super) fn send(&mut self, to: Peer, message: Message, authored: bool) -> Verdict {
+    /// Takes a message. `origin` is the delivery that its text came with, if nothing was changed on its outermost level.
+    pub(super) fn send(&mut self, to: Peer, message: Message, origin: Option<Ticket>) -> Verdict {
         let size = size(&message);
         let most = self.limits.count(Limit::MessageSize);
         if !self.open {
@@ -194,8 +196,8 @@ impl Ledger {
             return Err(Refusal::Closed);
         }
         match message {
-            Message::Request(request) => self.request(to, request, authored),
-            Message::Notification(notification) => self.notification(to, notification, authored),
+            Message::Request(request) => self.request(to, request, origin),
+            Message::Notification(notification) => self.notification(to, notification, origin),
             Message::Response(response) => self.response(to, response),
         }?;
         self.bytes += size;
@@ -211,7 +213,7 @@ impl Ledger {
         }
     }
 
-    fn request(&mut self, to: Peer, mut request: Request, authored: bool) -> Verdict {
+    fn request(&mut self, to: Peer, mut request: Request, origin: Option<Ticket>) -> Verdict {
         if request.id.is_some_and(|id| self.requests.contains_key(&id)) {
             return Err(Refusal::UnknownId);
         }
@@ -232,7 +234,7 @@ impl Ledger {
         }
         match request.on_behalf_of {
             Some(ticket) if carries => {
-                if let Err(reason) = self.pass_on(ticket, &mut request.params, authored) {
+                if let Err(reason) = self.pass_on(ticket, &mut request.params, origin) {
                     self.pass_original(ticket, to);
                     return Err(Refusal::Denied(reason));
                 }
@@ -255,7 +257,7 @@ impl Ledger {
         Ok(())
     }
 
-    fn notification(&mut self, to: Peer, mut notification: Notification, authored: bool) -> Verdict {
+    fn notification(&mut self, to: Peer, mut notification: Notification, origin: Option<Ticket>) -> Verdict {
         let behalf = self.behalf(notification.on_behalf_of)?;
         let onward = behalf.is_some_and(|holding| !holding.request && Some(to) == holding.source.opposite());
         let carries = onward && behalf.is_some_and(|holding| holding.method == notification.method);
@@ -264,7 +266,7 @@ impl Ledger {
         }
         match notification.on_behalf_of {
             Some(ticket) if carries => {
-                if let Err(reason) = self.pass_on(ticket, &mut notification.params, authored) {
+                if let Err(reason) = self.pass_on(ticket, &mut notification.params, origin) {
                     self.pass_original(ticket, to);
                     return Err(Refusal::Denied(reason));
                 }
@@ -295,48 +297,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Something else is sent in the place of a delivered message: of a notification, which ends with that, or `straight` of a request,
-    /// which is answered by what comes back.
-    fn ends_otherwise(&mut self, ticket: Ticket, straight: bool, to: Peer) -> Verdict {
-        let Some(holding) = self.tickets.get(&ticket) else {
-            return Ok(());
-        };
-        let (source, method) = (holding.source, holding.method.clone());
-        let (right, verb) = match holding.request {
-            true if straight => (Right::Answer, "answering"),
-            true => return Ok(()),
-            false => (Right::Intercept, "dropping"),
-        };
-        if self.policy.may(right, source, &method) {
-            return Ok(());
-        }
-        let missing = Policy::missing(right, source, &method);
-        let reason = format!("{verb} `{}` needs {missing}", crate::log::named(&method));
-        self.deny(source, &method, reason.clone());
-        match holding.carried {
-            // The answer to what went on comes back as it is.
-            true if straight => self.answer_otherwise(ticket, source),
-            true => {}
-            false => self.pass_original(ticket, to),
-        }
-        Err(Refusal::Denied(reason))
-    }
-
-    /// Lets a delivered notification end here, if that may be.
-    fn drop_notification(&mut self, ticket: Ticket) -> bool {
-        let Some(holding) = self.tickets.get(&ticket).filter(|holding| !holding.request) else {
-            return false;
-        };
-        let Some(onward) = holding.source.opposite() else {
-            return false;
-        };
-        if self.ends_otherwise(ticket, false, onward).is_err() {
-            return false;
-        }
-        self.tickets.remove(&ticket);
-        true
-    }
-
     /// What a message is sent on behalf of.
     fn behalf(&self, ticket: Option<Ticket>) -> Result<Option<&Holding>, Refusal> {
         ticket
@@ -345,7 +305,7 @@ impl Ledger {
     }
 
     /// A delivered message goes on, with these params if that may be.
-    fn pass_on(&self, ticket: Ticket, params: &mut Option<Text>, authored: bool) -> Result<(), String> {
+    fn pass_on(&self, ticket: Ticket, params: &mut Option<Text>, origin: Option<Ticket>) -> Result<(), String> {
         let Some(holding) = self.tickets.get(&ticket) else {
             return Ok(());
         };
@@ -354,7 +314,8 @@ impl Ledger {
         }
         let (source, method) = (holding.source, &holding.method);
         let original = holding.params.as_ref();
-        match passed_on(&self.policy, source, method, original, params.as_ref(), authored) {
+        let same_members = origin == Some(ticket);
+        match passed_on(&self.policy, source, method, original, params.as_ref(), same_members) {
             Checked::Fine => {}
             Checked::As(text, cut) => {
                 if let Some(cut) = cut {
@@ -378,33 +339,6 @@ impl Ledger {
         };
         self.record.change(change, source, method);
         Ok(())
-    }
-
-    /// What must not be changed goes on as it came.
-    fn pass_original(&mut self, ticket: Ticket, to: Peer) {
-        let Some(holding) = self.tickets.get_mut(&ticket) else {
-            return;
-        };
-        holding.passed = true;
-        holding.carried = true;
-        let (method, params, on_behalf_of) = (holding.method.clone(), holding.params.clone(), Some(ticket));
-        let message = match holding.request {
-            true => Message::Request(Request {
-                id: None,
-                on_behalf_of,
-                method,
-                params,
-            }),
-            false => {
-                self.tickets.remove(&ticket);
-                Message::Notification(Notification {
-                    on_behalf_of,
-                    method,
-                    params,
-                })
-            }
-        };
-        self.sent.push(Sent::Message(to, message));
     }
 
     /// A delivered request is answered, if that may be.
@@ -452,22 +386,6 @@ impl Ledger {
         };
         self.record.change(change, source, method);
         Ok(())
-    }
-
-    /// A request that the proxy must not answer gets the answer that it would have without it.
-    fn answer_otherwise(&mut self, ticket: Ticket, to: Peer) {
-        let Some(holding) = self.tickets.get_mut(&ticket) else {
-            return;
-        };
-        if let Some(outcome) = holding.answer.take() {
-            self.tickets.remove(&ticket);
-            let answer = Message::Response(Response { id: ticket, outcome });
-            self.sent.push(Sent::Message(to, answer));
-        } else if holding.carried {
-            holding.denied = true;
-        } else if let Some(onward) = to.opposite() {
-            self.pass_original(ticket, onward);
-        }
     }
 
     /// A message of the proxy's own making.

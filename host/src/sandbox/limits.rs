@@ -41,6 +41,11 @@ impl Limiter {
         }
     }
 
+    /// Bytes that were given.
+    pub(super) fn used(&self) -> u64 {
+        self.used
+    }
+
     fn grow(&mut self, bytes: u64) -> bool {
         let fits = self.used.saturating_add(bytes) <= self.limit;
         if fits {

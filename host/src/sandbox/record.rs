@@ -3,7 +3,7 @@
 
 use crate::limits::{Limit, Limits};
 use crate::message::{Change, Denial, Peer};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -20,7 +20,10 @@ const MAX_CHANGES: usize = 64;
 const MAX_CHANGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Methods whose changes are counted one by one; a proxy can send messages of any name.
-const MAX_METHODS: usize = 256;
+const MAX_METHODS: usize = 64;
+
+/// What stands for the others.
+const OTHERS: &str = "(others)";
 
 /// What is kept of one proxy.
 #[derive(Debug)]
@@ -39,7 +42,8 @@ struct Kept {
     messages: Bucket,
     denials: Vec<Denial>,
     lost_denials: u64,
-    changed: HashMap<(Peer, Arc<str>), u64>,
+    /// By where they came from and their method.
+    changed: Vec<(Peer, Arc<str>, u64)>,
     changes: Vec<Change>,
     change_bytes: usize,
     lost_changes: u64,
@@ -103,7 +107,7 @@ impl Record {
                 messages: Bucket::new(limits.get(Limit::MessagesPerMinute)),
                 denials: Vec::new(),
                 lost_denials: 0,
-                changed: HashMap::new(),
+                changed: Vec::new(),
                 changes: Vec::new(),
                 change_bytes: 0,
                 lost_changes: 0,
@@ -159,15 +163,15 @@ impl Record {
     /// It sent on something else than it got.
     pub(super) fn change(&self, change: impl FnOnce() -> Change, source: Peer, method: &Arc<str>) {
         let mut kept = self.kept();
-        match kept.changed.get_mut(&(source, method.clone())) {
-            Some(count) => *count += 1,
-            None => {
-                let method = match kept.changed.len() < MAX_METHODS {
-                    true => method.clone(),
-                    false => "others".into(),
-                };
-                *kept.changed.entry((source, method)).or_default() += 1;
-            }
+        let full = kept.changed.len() >= MAX_METHODS;
+        let same = |(from, known, _): &&mut (Peer, Arc<str>, u64)| *from == source && *known == *method;
+        match kept.changed.iter_mut().find(same) {
+            Some((_, _, count)) => *count += 1,
+            None if full => match kept.changed.iter_mut().find(|(_, known, _)| &**known == OTHERS) {
+                Some((_, _, count)) => *count += 1,
+                None => kept.changed.push((source, OTHERS.into(), 1)),
+            },
+            None => kept.changed.push((source, method.clone(), 1)),
         }
         if self.keeps_texts {
             let change = change();
@@ -199,11 +203,7 @@ impl Record {
 
     /// How many messages it has changed since the last look, by where they came from and their method.
     pub fn take_changed(&self) -> Vec<(Peer, Arc<str>, u64)> {
-        let changed = std::mem::take(&mut self.kept().changed);
-        let mut changed: Vec<_> = changed
-            .into_iter()
-            .map(|((source, method), count)| (source, method, count))
-            .collect();
+        let mut changed = std::mem::take(&mut self.kept().changed);
         changed.sort_unstable_by(|one, two| (one.0.index(), &one.1).cmp(&(two.0.index(), &two.1)));
         changed
     }
@@ -267,7 +267,7 @@ mod tests {
         assert!(
             changed
                 .iter()
-                .any(|(_, method, count)| &**method == "others" && *count == 2)
+                .any(|(_, method, count)| &**method == OTHERS && *count == 2)
         );
         assert!(record.take_changed().is_empty());
     }

@@ -97,3 +97,20 @@ fn a_notification_is_kept_while_its_proxy_waits_for_an_answer() {
     pass_time(&mut bench, Instant::now(), HOLD_TIME * 10);
     assert!(bench.at_client().is_empty());
 }
+
+#[test]
+fn initialize_goes_past_whoever_does_nothing_about_it() {
+    for (on_failure, goes_on) in [(OnFailure::Bypass, true), (OnFailure::Closed, false)] {
+        let mut bench = Bench::new(vec![everything()]);
+        bench.router.proxies[0].on_failure = on_failure;
+        bench.client(json!({"id": 9, "method": "initialize", "params": {"protocolVersion": 1, "x": 1.10}}));
+        let (index, _) = bench.turn();
+        bench.done(index, Vec::new());
+        pass_time(&mut bench, Instant::now(), Duration::from_secs(15));
+        let (client, agent) = (bench.at_client(), bench.at_agent());
+        match goes_on {
+            true => assert_eq!(agent[0]["params"]["x"], 1.10, "{client:?}"),
+            false => assert_eq!(client[0]["error"]["data"]["class"], "timeout", "{agent:?}"),
+        }
+    }
+}

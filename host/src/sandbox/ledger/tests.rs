@@ -58,30 +58,30 @@ fn refused(result: std::result::Result<(), Refusal>) -> &'static str {
 fn a_request_is_passed_on_once_and_answered_once() {
     let mut ledger = ledger(&["everything"]);
     assert_eq!(
-        refused(ledger.send(Peer::Agent, request(Some(1), None), false)),
+        refused(ledger.send(Peer::Agent, request(Some(1), None), None)),
         "closed"
     );
     ledger.begin(&turn(Peer::Client, 5, request(None, None)));
     assert_eq!(
-        refused(ledger.send(Peer::Client, request(None, Some(5)), false)),
+        refused(ledger.send(Peer::Client, request(None, Some(5)), None)),
         "unknown-id"
     );
     assert_eq!(
-        refused(ledger.send(Peer::Agent, request(None, Some(6)), false)),
+        refused(ledger.send(Peer::Agent, request(None, Some(6)), None)),
         "unknown-id"
     );
     assert_eq!(
-        refused(ledger.send(Peer::Agent, request(None, None), false)),
+        refused(ledger.send(Peer::Agent, request(None, None), None)),
         "unknown-id"
     );
-    assert_eq!(refused(ledger.send(Peer::Agent, request(None, Some(5)), false)), "sent");
+    assert_eq!(refused(ledger.send(Peer::Agent, request(None, Some(5)), None)), "sent");
     assert_eq!(
-        refused(ledger.send(Peer::Agent, request(None, Some(5)), false)),
+        refused(ledger.send(Peer::Agent, request(None, Some(5)), None)),
         "unknown-id"
     );
-    assert_eq!(refused(ledger.send(Peer::Agent, answer(5), false)), "unknown-id");
-    assert_eq!(refused(ledger.send(Peer::Client, answer(5), false)), "sent");
-    assert_eq!(refused(ledger.send(Peer::Client, answer(5), false)), "unknown-id");
+    assert_eq!(refused(ledger.send(Peer::Agent, answer(5), None)), "unknown-id");
+    assert_eq!(refused(ledger.send(Peer::Client, answer(5), None)), "sent");
+    assert_eq!(refused(ledger.send(Peer::Client, answer(5), None)), "unknown-id");
 }
 
 #[test]
@@ -89,16 +89,16 @@ fn own_ids_are_free_again_after_the_response() {
     let mut ledger = ledger(&["everything"]);
     ledger.begin(&turn(Peer::Client, 5, request(None, None)));
     assert_eq!(
-        refused(ledger.send(Peer::Agent, request(Some(1), Some(5)), false)),
+        refused(ledger.send(Peer::Agent, request(Some(1), Some(5)), None)),
         "sent"
     );
     assert_eq!(
-        refused(ledger.send(Peer::Host, request(Some(1), Some(5)), false)),
+        refused(ledger.send(Peer::Host, request(Some(1), Some(5)), None)),
         "unknown-id"
     );
     ledger.begin(&turn(Peer::Agent, 6, answer(1)));
     assert_eq!(
-        refused(ledger.send(Peer::Agent, request(Some(1), Some(5)), false)),
+        refused(ledger.send(Peer::Agent, request(Some(1), Some(5)), None)),
         "sent"
     );
 }
@@ -108,11 +108,11 @@ fn a_notification_is_spent_when_sent_on_done_or_released() {
     let mut ledger = ledger(&["everything"]);
     let delivered = turn(Peer::Agent, 7, notification(None));
     ledger.begin(&delivered);
-    assert_eq!(refused(ledger.send(Peer::Agent, answer(7), false)), "unknown-id");
-    assert_eq!(refused(ledger.send(Peer::Agent, notification(Some(7)), false)), "sent");
-    assert_eq!(refused(ledger.send(Peer::Client, notification(Some(7)), false)), "sent");
+    assert_eq!(refused(ledger.send(Peer::Agent, answer(7), None)), "unknown-id");
+    assert_eq!(refused(ledger.send(Peer::Agent, notification(Some(7)), None)), "sent");
+    assert_eq!(refused(ledger.send(Peer::Client, notification(Some(7)), None)), "sent");
     assert_eq!(
-        refused(ledger.send(Peer::Client, notification(Some(7)), false)),
+        refused(ledger.send(Peer::Client, notification(Some(7)), None)),
         "unknown-id"
     );
     let delivered = turn(Peer::Agent, 8, notification(None));
@@ -120,7 +120,7 @@ fn a_notification_is_spent_when_sent_on_done_or_released() {
     assert_eq!(ledger.end(&delivered, Receipt::Done).0.len(), 2);
     ledger.begin(&turn(Peer::Agent, 9, notification(None)));
     assert_eq!(
-        refused(ledger.send(Peer::Client, notification(Some(8)), false)),
+        refused(ledger.send(Peer::Client, notification(Some(8)), None)),
         "unknown-id"
     );
 }
@@ -131,12 +131,12 @@ fn copies_and_closed_tickets_give_no_rights() {
     let mut copy = turn(Peer::Client, 3, request(None, None));
     copy.copy = true;
     ledger.begin(&copy);
-    assert_eq!(refused(ledger.send(Peer::Client, answer(3), false)), "unknown-id");
+    assert_eq!(refused(ledger.send(Peer::Client, answer(3), None)), "unknown-id");
     ledger.begin(&turn(Peer::Client, 4, request(None, None)));
     let mut next = turn(Peer::Client, 5, request(None, None));
     next.closed.push(4);
     ledger.begin(&next);
-    assert_eq!(refused(ledger.send(Peer::Client, answer(4), false)), "unknown-id");
+    assert_eq!(refused(ledger.send(Peer::Client, answer(4), None)), "unknown-id");
 }
 
 #[test]
@@ -144,9 +144,9 @@ fn one_turn_is_bounded() {
     let mut ledger = ledger(&["everything"]);
     ledger.begin(&turn(Peer::Client, 1, request(None, None)));
     for _ in 0..1_000 {
-        assert_eq!(refused(ledger.send(Peer::Client, notification(None), false)), "sent");
+        assert_eq!(refused(ledger.send(Peer::Client, notification(None), None)), "sent");
     }
-    assert_eq!(refused(ledger.send(Peer::Client, notification(None), false)), "flooded");
+    assert_eq!(refused(ledger.send(Peer::Client, notification(None), None)), "flooded");
 }
 
 fn message(method: &str, id: Option<RequestId>, on_behalf_of: Option<Ticket>, params: &str) -> Message {
@@ -206,14 +206,14 @@ fn an_answer_without_the_right_to_it_makes_the_original_go_on() {
         5,
         message("session/request_permission", None, None, asked),
     ));
-    assert_eq!(refused(ledger.send(Peer::Agent, response(5, "{}"), true)), "other");
+    assert_eq!(refused(ledger.send(Peer::Agent, response(5, "{}"), None)), "other");
     assert_eq!(
         left(&mut ledger),
         [format!("client: session/request_permission id None {asked}")]
     );
     assert!(denials(&ledger)[0].contains("decide-permissions"));
     let again = message("session/request_permission", None, Some(5), asked);
-    assert_eq!(refused(ledger.send(Peer::Client, again, false)), "unknown-id");
+    assert_eq!(refused(ledger.send(Peer::Client, again, None)), "unknown-id");
 }
 
 #[test]
@@ -223,21 +223,21 @@ fn an_answer_that_was_changed_without_the_right_to_it_is_given_as_it_came() {
         let prompt = r#"{"sessionId":"s","prompt":[]}"#;
         ledger.begin(&turn(Peer::Client, 5, message("session/prompt", None, None, prompt)));
         let onward = message("session/prompt", Some(1), Some(5), prompt);
-        assert_eq!(refused(ledger.send(Peer::Agent, onward, false)), "sent");
+        assert_eq!(refused(ledger.send(Peer::Agent, onward, None)), "sent");
         left(&mut ledger);
         let given = [r#"client: answer 5 {"stopReason":"end_turn"}"#];
         if late {
             // It answers before the answer is there.
-            assert_eq!(refused(ledger.send(Peer::Client, response(5, "{}"), true)), "other");
+            assert_eq!(refused(ledger.send(Peer::Client, response(5, "{}"), None)), "other");
             assert_eq!(left(&mut ledger), [""; 0]);
         }
         ledger.begin(&turn(Peer::Agent, 6, response(1, r#"{"stopReason":"end_turn"}"#)));
         if !late {
-            assert_eq!(refused(ledger.send(Peer::Client, response(5, "{}"), true)), "other");
+            assert_eq!(refused(ledger.send(Peer::Client, response(5, "{}"), None)), "other");
         }
         assert_eq!(left(&mut ledger), given);
         assert_eq!(
-            refused(ledger.send(Peer::Client, response(5, "{}"), true)),
+            refused(ledger.send(Peer::Client, response(5, "{}"), None)),
             "unknown-id"
         );
     }
@@ -248,10 +248,10 @@ fn an_answer_as_it_came_needs_no_right() {
     let mut ledger = ledger(&["intercept:client:session/prompt"]);
     ledger.begin(&turn(Peer::Client, 5, message("session/prompt", None, None, "{}")));
     let onward = message("session/prompt", Some(1), Some(5), r#"{"prompt":[1]}"#);
-    assert_eq!(refused(ledger.send(Peer::Agent, onward, false)), "sent");
+    assert_eq!(refused(ledger.send(Peer::Agent, onward, None)), "sent");
     ledger.begin(&turn(Peer::Agent, 6, response(1, r#"{"a":1.10}"#)));
     assert_eq!(
-        refused(ledger.send(Peer::Client, response(5, r#"{"a":1.10}"#), true)),
+        refused(ledger.send(Peer::Client, response(5, r#"{"a":1.10}"#), None)),
         "sent"
     );
     assert_eq!(denials(&ledger), [""; 0]);
@@ -267,7 +267,7 @@ fn a_change_without_the_right_to_it_makes_the_original_go_on() {
     let prompt = r#"{"sessionId":"s","prompt":[]}"#;
     ledger.begin(&turn(Peer::Client, 5, message("session/prompt", None, None, prompt)));
     let changed = message("session/prompt", Some(1), Some(5), r#"{"sessionId":"s","prompt":[1]}"#);
-    assert_eq!(refused(ledger.send(Peer::Agent, changed, false)), "other");
+    assert_eq!(refused(ledger.send(Peer::Agent, changed, None)), "other");
     assert_eq!(left(&mut ledger), [format!("agent: session/prompt id None {prompt}")]);
     assert!(denials(&ledger)[0].contains("change-prompts"));
 }
@@ -279,7 +279,7 @@ fn another_session_is_out_of_reach() {
     delivered.session = Some("a".into());
     ledger.begin(&delivered);
     assert_eq!(
-        refused(ledger.send(Peer::Client, update(Some(5), r#"{"sessionId":"b"}"#), false)),
+        refused(ledger.send(Peer::Client, update(Some(5), r#"{"sessionId":"b"}"#), None)),
         "other"
     );
     assert_eq!(left(&mut ledger), [r#"client: session/update {"sessionId":"a"}"#]);
@@ -288,7 +288,7 @@ fn another_session_is_out_of_reach() {
         (r#"{"sessionId":"b"}"#, "other"),
         (r#"{"sessionId":"a","sessionId":"b"}"#, "other"),
     ] {
-        let sent = ledger.send(Peer::Client, update(None, params), true);
+        let sent = ledger.send(Peer::Client, update(None, params), None);
         assert_eq!(refused(sent), verdict, "{params}");
     }
 }
@@ -298,11 +298,11 @@ fn what_was_sent_on_once_is_of_the_proxy_s_own_making_the_second_time() {
     let mut ledger = ledger(&["change-prompts"]);
     ledger.begin(&turn(Peer::Client, 5, message("session/prompt", None, None, "{}")));
     assert_eq!(
-        refused(ledger.send(Peer::Agent, message("session/prompt", Some(1), Some(5), "{}"), false)),
+        refused(ledger.send(Peer::Agent, message("session/prompt", Some(1), Some(5), "{}"), None)),
         "sent"
     );
     assert_eq!(
-        refused(ledger.send(Peer::Agent, message("session/prompt", Some(2), Some(5), "{}"), false)),
+        refused(ledger.send(Peer::Agent, message("session/prompt", Some(2), Some(5), "{}"), None)),
         "other"
     );
     assert!(denials(&ledger)[0].contains("own-sessions"));
@@ -315,7 +315,7 @@ fn the_host_s_services_want_grants_where_they_reach_further_than_the_proxy() {
     ledger.begin(&turn(Peer::Client, 5, request(None, None)));
     let mut ask = |method: &str, params: &str| {
         let id = ledger.requests.len() as u64;
-        refused(ledger.send(Peer::Host, message(method, Some(id), None, params), true))
+        refused(ledger.send(Peer::Host, message(method, Some(id), None, params), None))
     };
     assert_eq!(ask("host/sleep", "{}"), "sent");
     for (session, path, outcome) in [
@@ -359,9 +359,19 @@ fn what_is_sent_in_the_place_of_a_message_wants_the_right_to_end_that() {
     let replaced = note(7);
     ledger.begin(&replaced);
     assert_eq!(
-        refused(ledger.send(Peer::Agent, message("_x", Some(1), Some(7), "{}"), true)),
+        refused(ledger.send(Peer::Agent, message("_x", Some(1), Some(7), "{}"), None)),
         "other"
     );
     assert!(passed(ledger.end(&replaced, Receipt::Done).0));
     assert_eq!(denials(&ledger).len(), 3);
+}
+
+#[test]
+fn text_that_came_with_another_delivery_is_looked_at() {
+    for origin in [None, Some(4)] {
+        let mut ledger = ledger(&["change-answers"]);
+        ledger.begin(&turn(Peer::Agent, 5, update(None, r#"{"sessionId":"a"}"#)));
+        let other = update(Some(5), r#"{"sessionId":"b"}"#);
+        assert_eq!(refused(ledger.send(Peer::Client, other, origin)), "other");
+    }
 }

@@ -101,7 +101,7 @@ fn start() -> Result<Child> {
     let consort = consort_beside()?;
     let mut command = Command::new(&consort);
     command
-        .args(["run", "--no-config"])
+        .args(["run", "--no-config", "--grant", "*=everything"])
         .env("XDG_CACHE_HOME", consort_tests::command::cache())
         .env("XDG_STATE_HOME", consort_tests::command::state());
     let mut traps = 0;

@@ -1,0 +1,282 @@
+//! `consort check`: a component tried out in a cage, and what came of it.
+
+use super::text::{self, Look, Paint};
+use super::{exit, run, wishes};
+use crate::check::{self, Did, Report, Timing};
+use crate::config;
+use crate::fault::Fault;
+use crate::grants::Grant;
+use crate::limits::{Limit, Settings};
+use crate::tap::{Kind, Place};
+use anyhow::{Context, anyhow};
+use clap::{Args, ValueHint};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Try a proxy out in a cage: a scripted session with ordinary and nasty messages; nothing in it is real
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The proxy gets the ordinary things that it asks for, and what --grant names. There is no agent, no editor and no file: what it \
+asks for is answered with examples, and its sleeps end at once.
+
+Exit status: 0 if it went through without a fault, 1 if it had faults or did not start.
+
+Examples:
+  consort check redact.wasm
+  consort check --grant decide-permissions --proxy-config '{\"default\": \"deny\"}' permission.wasm
+  consort check --json stranger.wasm | jq .denied")]
+pub(super) struct Arguments {
+    /// The component
+    #[arg(value_name = "FILE.wasm", value_parser = super::chain::path(), value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// What it may do beyond the ordinary things that it asks for
+    #[arg(long = "grant", value_name = "GRANT", value_delimiter = ',')]
+    grants: Vec<Grant>,
+    /// What it gets as its configuration: JSON, or a file that holds it
+    #[arg(long = "proxy-config", value_name = "JSON|@FILE")]
+    configuration: Option<String>,
+    /// A limit that differs, such as memory='16 MiB' or cpu='100 ms'
+    #[arg(long = "limit", value_name = "NAME=VALUE", value_parser = limit)]
+    limits: Vec<(Limit, u64)>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn limit(text: &str) -> Result<(Limit, u64), String> {
+    let names = || Limit::ALL.map(Limit::name).join(", ");
+    let (name, value) = text.split_once('=').ok_or("it must have the form NAME=VALUE")?;
+    let limit = Limit::named(name).ok_or_else(|| format!("no limit is named `{name}`; there are {}", names()))?;
+    Ok((limit, limit.parse(value)?))
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
+    let configuration = match arguments.configuration.as_deref() {
+        None => config::NO_CONFIGURATION.to_owned(),
+        Some(text) => configuration(text)?,
+    };
+    let settings: Settings = arguments.limits.clone();
+    let runtime = run::start_runtime()?;
+    let report = runtime.block_on(async {
+        check::check(&check::Options {
+            file: &arguments.file,
+            configuration: &configuration,
+            grants: &arguments.grants,
+            limits: &settings,
+        })
+        .await
+    });
+    runtime.shutdown_timeout(run::SHUTDOWN);
+    let file = arguments.file.file_stem().unwrap_or_default().to_string_lossy();
+    let report = report.map_err(|fault| anyhow!(fault.sentence(&file)))?;
+    let failed = !report.faults.is_empty() || !report.unanswered.is_empty();
+    if arguments.json {
+        exit::print(&format!("{:#}\n", as_json(&report)))?;
+    } else {
+        let paint = Paint(text::colour(io::stdout().is_terminal()));
+        exit::print(&as_text(&report, &text::one_line(&file), paint))?;
+    }
+    Ok(if failed { exit::FAILURE } else { exit::SUCCESS })
+}
+
+fn configuration(text: &str) -> anyhow::Result<String> {
+    let text = match text.strip_prefix('@') {
+        Some(file) => fs::read_to_string(config::expand_home(file.into()))
+            .with_context(|| format!("cannot read the configuration {file}"))?,
+        None => text.to_owned(),
+    };
+    let json: &RawValue = serde_json::from_str(&text).context("the configuration is not JSON")?;
+    Ok(json.get().to_owned())
+}
+
+fn as_text(report: &Report, file: &str, paint: Paint) -> String {
+    let mut all = String::new();
+    let mut row = |name: &str, value: &str| {
+        let name = paint.text(Look::Bold, &format!("{name:<10}"));
+        // Writing to a string cannot fail.
+        let _ = writeln!(all, "{name} {value}");
+    };
+    match &report.manifest {
+        None => row("manifest", "none: it may do nothing but what you grant it with --grant"),
+        Some((manifest, _)) => {
+            for (label, value) in wishes::rows(manifest, file, paint) {
+                row(label, &value);
+            }
+        }
+    }
+    row("granted", &listed(report.grants.iter().map(ToString::to_string)));
+    let interests = report.interests.iter().map(|interest| {
+        let how = match interest.how {
+            crate::message::How::Observe => "sees",
+            crate::message::How::Intercept => "takes",
+        };
+        let method = text::one_line(&interest.method);
+        format!("{how} {method} of the {}", interest.source.name())
+    });
+    row("interests", &listed(interests));
+    let (compiled, started) = (shown(report.compiled), shown(report.started));
+    row("start", &format!("compiled in {compiled}, started in {started}"));
+    let mut label = "did";
+    for line in did(&report.did) {
+        row(std::mem::take(&mut label), &line);
+    }
+    let mut label = "changed";
+    for (source, method, times) in &report.changed {
+        let method = text::one_line(method);
+        row(
+            std::mem::take(&mut label),
+            &format!("{method} from the {} ({times}×)", source.name()),
+        );
+    }
+    let mut label = "denied";
+    for (denial, times) in &report.denials {
+        let line = format!("{} ({times}×)", text::one_line(&denial.reason));
+        row(std::mem::take(&mut label), &paint.text(Look::Yellow, &line));
+    }
+    let mut label = "time";
+    for (method, timing) in slowest(&report.timings) {
+        let (median, longest) = (shown(timing.median()), shown(timing.longest()));
+        let line = format!(
+            "{}: {median} a message, at most {longest} ({}×)",
+            text::one_line(method),
+            timing.count()
+        );
+        row(std::mem::take(&mut label), &line);
+    }
+    row("memory", &format!("{} at most", text::size(report.memory)));
+    let mut label = "faults";
+    for line in faults(report) {
+        row(std::mem::take(&mut label), &paint.text(Look::Red, &line));
+    }
+    if label == "faults" {
+        row(label, &paint.text(Look::Green, "none"));
+    }
+    all
+}
+
+/// What went wrong, a line each.
+fn faults(report: &Report) -> Vec<String> {
+    let faults = report.faults.iter().map(|(part, fault)| {
+        let Fault { class, cause, .. } = fault;
+        format!("{part}: {} ({})", text::one_line(cause), class.name())
+    });
+    let unanswered = report
+        .unanswered
+        .iter()
+        .map(|(part, times)| format!("{part}: {times} requests have no answer; this is a fault of Consort"));
+    faults.chain(unanswered).collect()
+}
+
+/// The methods that took the longest.
+fn slowest(timings: &[(String, Timing)]) -> Vec<&(String, Timing)> {
+    const SHOWN: usize = 8;
+    let mut slowest: Vec<_> = timings.iter().collect();
+    slowest.sort_by_key(|(_, timing)| std::cmp::Reverse(timing.median()));
+    slowest.truncate(SHOWN);
+    slowest
+}
+
+/// What passed between the proxy and the others: a line for each of them and each way.
+fn did(did: &[Did]) -> Vec<String> {
+    let mut lines: BTreeMap<(Place, bool), Vec<String>> = BTreeMap::new();
+    for Did {
+        sent,
+        peer,
+        kind,
+        method,
+        times,
+    } in did
+    {
+        let what = match (kind, method.as_str()) {
+            (Kind::Request | Kind::Notification, method) => text::one_line(method),
+            (Kind::Result, "") => "answers".to_owned(),
+            (Kind::Error, "") => "errors".to_owned(),
+            (Kind::Result, method) => format!("answers to {}", text::one_line(method)),
+            (Kind::Error, method) => format!("errors to {}", text::one_line(method)),
+        };
+        lines
+            .entry((*peer, *sent))
+            .or_default()
+            .push(format!("{what} {times}×"));
+    }
+    lines
+        .into_iter()
+        .map(|((peer, sent), what)| {
+            let peer = match peer {
+                Place::Client => "the client",
+                Place::Host => "Consort",
+                Place::Agent | Place::Proxy(_) => "the agent",
+            };
+            let way = if sent { "sent to" } else { "got from" };
+            format!("{way} {peer}: {}", what.join(", "))
+        })
+        .collect()
+}
+
+fn listed(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    match items.is_empty() {
+        true => "nothing".to_owned(),
+        false => items.join(", "),
+    }
+}
+
+/// A time for a person.
+fn shown(time: Duration) -> String {
+    match time.as_micros() {
+        0..1_000 => format!("{} µs", time.as_micros()),
+        1_000..10_000_000 => format!("{} ms", time.as_millis()),
+        _ => format!("{} s", time.as_secs()),
+    }
+}
+
+fn as_json(report: &Report) -> Value {
+    let kind = |kind: Kind| match kind {
+        Kind::Request => "request",
+        Kind::Notification => "notification",
+        Kind::Result => "result",
+        Kind::Error => "error",
+    };
+    let peer = |place: Place| match place {
+        Place::Client => "client",
+        Place::Host => "host",
+        Place::Agent | Place::Proxy(_) => "agent",
+    };
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    json!({
+        "sha256": report.sha256,
+        "manifest": report.manifest.as_ref().map(|(manifest, _)| manifest.to_json()),
+        "warnings": report.manifest.as_ref().map(|(_, warnings)| warnings),
+        "granted": report.grants.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "interests": report.interests.iter().map(|interest| json!({
+            "source": interest.source.name(),
+            "method": interest.method,
+            "how": match interest.how { crate::message::How::Observe => "observe", crate::message::How::Intercept => "intercept" },
+        })).collect::<Vec<_>>(),
+        "compiledMicroseconds": micros(report.compiled),
+        "startedMicroseconds": micros(report.started),
+        "did": report.did.iter().map(|did| json!({
+            "sent": did.sent, "peer": peer(did.peer), "kind": kind(did.kind), "method": did.method, "times": did.times,
+        })).collect::<Vec<_>>(),
+        "changed": report.changed.iter().map(|(source, method, times)| json!({
+            "source": source.name(), "method": &**method, "times": times,
+        })).collect::<Vec<_>>(),
+        "denied": report.denials.iter().map(|(denial, times)| json!({
+            "peer": denial.peer.name(), "method": &*denial.method, "reason": denial.reason, "times": times,
+        })).collect::<Vec<_>>(),
+        "faults": report.faults.iter().map(|(part, fault)| json!({
+            "part": part, "class": fault.class.name(), "phase": fault.phase.name(), "cause": fault.cause,
+        })).collect::<Vec<_>>(),
+        "timings": report.timings.iter().map(|(method, timing)| json!({
+            "method": method, "count": timing.count(),
+            "medianMicroseconds": micros(timing.median()), "longestMicroseconds": micros(timing.longest()),
+        })).collect::<Vec<_>>(),
+        "memory": report.memory,
+    })
+}
