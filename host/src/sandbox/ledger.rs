@@ -49,6 +49,8 @@ struct Holding {
     passed: bool,
     /// Sent on, with or without an id.
     carried: bool,
+    /// Whoever asked has given it up: an error may answer it then.
+    given_up: bool,
     /// What came back for it.
     answer: Option<Outcome>,
     /// The proxy wanted to answer it and must not: the host does so with what comes back.
@@ -89,6 +91,15 @@ impl Ledger {
             Message::Request(request) => (true, &request.method, &request.params),
             Message::Notification(notification) => (false, &notification.method, &notification.params),
         };
+        if turn.copy && &**method == "$/cancel_request" {
+            let ticket: Option<Ticket> = params.as_ref().and_then(|params| {
+                let range = scan::find(params, "/requestId")?;
+                params.slice(range).decode()
+            });
+            if let Some(holding) = ticket.and_then(|ticket| self.tickets.get_mut(&ticket)) {
+                holding.given_up = true;
+            }
+        }
         if !turn.copy {
             let holding = Holding {
                 source: turn.source,
@@ -97,6 +108,7 @@ impl Ledger {
                 params: params.clone(),
                 passed: false,
                 carried: false,
+                given_up: false,
                 answer: None,
                 denied: false,
             };
@@ -369,7 +381,7 @@ impl Ledger {
             (Some(Ok(before)), Ok(now)) | (Some(Err(before)), Err(now)) => before.is(now),
             _ => false,
         };
-        if unchanged {
+        if unchanged || (holding.given_up && outcome.is_err()) {
             return Ok(());
         }
         if !self.policy.may(Right::Answer, source, method) {
