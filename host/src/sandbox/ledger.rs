@@ -18,6 +18,9 @@ type Verdict = Result<(), Refusal>;
 /// Answers up to this size are searched for the session that they bring into being; those are short.
 const MAX_BIRTH: usize = 64 * 1024;
 
+/// Bytes of the method of a message of the proxy's own. It stands in denials, logs and the audit.
+const MAX_METHOD: usize = 1_000;
+
 /// What the proxy owns, and what it has sent in this turn.
 #[derive(Debug)]
 pub(super) struct Ledger {
@@ -435,6 +438,9 @@ impl Ledger {
 
     /// A message of the proxy's own making.
     fn originate(&mut self, to: Peer, method: &Arc<str>, params: Option<&Text>) -> Verdict {
+        if method.len() > MAX_METHOD {
+            return Err(Refusal::TooLarge);
+        }
         let checked = match to {
             Peer::Host => self.ask_host(method, params),
             _ => originated(&self.policy, to, method, params, |session| self.record.knows(session)),

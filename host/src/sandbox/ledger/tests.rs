@@ -325,6 +325,17 @@ fn the_host_s_services_want_grants_where_they_reach_further_than_the_proxy() {
 }
 
 #[test]
+fn a_message_of_its_own_has_a_short_method() {
+    let mut ledger = ledger(&[]);
+    ledger.begin(&turn(Peer::Client, 5, request(None, None)));
+    let long = message(&"m".repeat(MAX_METHOD + 1), Some(1), None, "{}");
+    assert!(matches!(ledger.send(Peer::Agent, long, None), Err(Refusal::TooLarge)));
+    assert!(ledger.record.news().is_none(), "it costs no memory");
+    let short = message(&"m".repeat(MAX_METHOD), Some(1), None, "{}");
+    assert!(matches!(ledger.send(Peer::Agent, short, None), Err(Refusal::Denied(_))));
+}
+
+#[test]
 fn text_that_came_with_another_delivery_is_looked_at() {
     for origin in [None, Some(4)] {
         let mut ledger = ledger(&["change-answers"]);
