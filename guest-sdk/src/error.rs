@@ -42,6 +42,8 @@ impl RpcError {
     pub const NOT_FOUND: i64 = -32002;
     /// Consort's code for more than a proxy may keep; see [`crate::host::state`].
     pub const QUOTA: i64 = -32010;
+    /// Consort's code for something that the proxy is not granted.
+    pub const DENIED: i64 = -32011;
 
     /// An error with a code and a message: one sentence that says what to do about it.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
@@ -137,7 +139,10 @@ impl From<JsonError> for RpcError {
 
 impl From<Refusal> for RpcError {
     fn from(refusal: Refusal) -> Self {
-        Self::internal(refusal.to_string())
+        match refusal {
+            Refusal::Denied(_) => Self::new(Self::DENIED, refusal.to_string()),
+            refusal => Self::internal(refusal.to_string()),
+        }
     }
 }
 
@@ -145,7 +150,8 @@ impl From<Refusal> for RpcError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The proxy has no grant for it; the text says what is missing.
+    /// The proxy has no grant for it; the text says what is missing. A delivered message that it wanted to change or to answer has gone
+    /// on as it came.
     Denied(String),
     /// The message is larger than the host allows.
     TooLarge,

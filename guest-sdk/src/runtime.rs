@@ -291,8 +291,11 @@ impl Runtime {
                 self.fail(task.source, task.ticket, error);
             }
             (Kind::Notification, outcome) if !task.settled => {
-                if let Err(error) = outcome {
-                    crate::warn!("a notification was not passed on: {error}");
+                match outcome {
+                    // The host has sent it on as it came, and has told so.
+                    Err(error) if error.code() == RpcError::DENIED => crate::debug!("{error}"),
+                    Err(error) => crate::warn!("a notification was not passed on: {error}"),
+                    Ok(_) => {}
                 }
                 // While it is being delivered, the receipt lets go of it.
                 if self.delivering.get() != Some(task.ticket) {
@@ -320,12 +323,17 @@ impl Runtime {
             let response = raw::Response { id: ticket, outcome };
             self.send(to, raw::Message::Response(response))
         };
+        let denied = error.code() == RpcError::DENIED;
         let answered = match answer(error) {
             Err(refusal @ Refusal::TooLarge) => answer(refusal.into()),
             answered => answered,
         };
-        if let Err(refusal) = answered {
-            crate::warn!("the answer to a request was not taken: {refusal}");
+        match answered {
+            // The host has given the answer that there is without this proxy, and has told so.
+            Err(Refusal::Denied(reason)) => crate::debug!("{reason}"),
+            Err(_) if denied => {}
+            Err(refusal) => crate::warn!("the answer to a request was not taken: {refusal}"),
+            Ok(()) => {}
         }
     }
 

@@ -64,6 +64,9 @@ impl Phase {
     }
 }
 
+/// Bytes of a cause; the rest is cut. A proxy may have written it.
+const MAX_CAUSE: usize = 4 * 1024;
+
 /// Why a proxy failed.
 #[derive(Clone, Debug)]
 pub struct Fault {
@@ -78,11 +81,13 @@ pub struct Fault {
 impl Fault {
     /// A fault.
     pub fn new(class: Class, phase: Phase, cause: impl Into<String>) -> Self {
-        Self {
-            class,
-            phase,
-            cause: cause.into(),
+        let mut cause = cause.into();
+        let end = cause.floor_char_boundary(MAX_CAUSE);
+        if end < cause.len() {
+            cause.truncate(end);
+            cause.push('…');
         }
+        Self { class, phase, cause }
     }
 
     /// The sentence for a person: proxy, phase and cause, on one line whatever a proxy said.
@@ -113,3 +118,15 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_cut() {
+        let fault = Fault::new(Class::Load, Phase::Start, "é".repeat(1 << 20));
+        assert!(fault.cause.starts_with("éé") && fault.cause.ends_with('…'));
+        assert!(fault.cause.len() <= MAX_CAUSE + '…'.len_utf8());
+    }
+}

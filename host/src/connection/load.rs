@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 /// Compiling for longer than this is told on a terminal.
 const SHOW_AFTER: Duration = Duration::from_millis(500);
 
+/// How long all proxies together may take to be compiled. One with an interpreter inside takes seconds, half a minute on a busy
+/// machine; editors give up before this.
+const COMPILE_TIME: Duration = Duration::from_secs(120);
+
 /// A proxy that is ready for its first turn.
 pub(super) struct Started {
     pub(super) loaded: Arc<Loaded>,
@@ -47,20 +51,10 @@ pub(super) async fn start_all(options: &ConnectionOptions, audit: &Recorder) -> 
     let mut files: Vec<&PathBuf> = proxies.iter().map(|proxy| &proxy.file).collect();
     files.sort();
     files.dedup();
-    let loads: Vec<_> = files
-        .iter()
-        .map(|file| {
-            let (sandbox, file) = (sandbox.clone(), (*file).clone());
-            tokio::task::spawn_blocking(move || sandbox.load(&file).map(Arc::new))
-        })
-        .collect();
-    let loads = async {
-        let mut all = HashMap::new();
-        for (file, load) in files.into_iter().zip(loads) {
-            all.insert(file, load.await.context("the task that loads a proxy ended")?);
-        }
-        anyhow::Ok(all)
-    };
+    let loads = all_within(COMPILE_TIME, files, |file| {
+        let (sandbox, file) = (sandbox.clone(), file.clone());
+        move || sandbox.load(&file).map(Arc::new)
+    });
     let mut loads = std::pin::pin!(loads);
     let loaded = match tokio::time::timeout(SHOW_AFTER, &mut loads).await {
         Ok(loaded) => loaded?,
@@ -89,6 +83,37 @@ pub(super) async fn start_all(options: &ConnectionOptions, audit: &Recorder) -> 
         })?);
     }
     Ok(started)
+}
+
+/// Does something that blocks for each file, side by side. wasmtime cannot be interrupted while it compiles: what is not done in time
+/// is left alone, and ends with the process at the latest.
+async fn all_within<T, L>(
+    time: Duration,
+    files: Vec<&PathBuf>,
+    load: impl Fn(&PathBuf) -> L,
+) -> anyhow::Result<HashMap<&PathBuf, Result<T, Fault>>>
+where
+    T: Send + 'static,
+    L: FnOnce() -> Result<T, Fault> + Send + 'static,
+{
+    let until = tokio::time::Instant::now() + time;
+    let loads: Vec<_> = files
+        .iter()
+        .map(|file| tokio::task::spawn_blocking(load(file)))
+        .collect();
+    let mut all = HashMap::new();
+    for (file, load) in files.into_iter().zip(loads) {
+        let loaded = match tokio::time::timeout_at(until, load).await {
+            Ok(loaded) => loaded.context("the task that loads a proxy ended")?,
+            Err(_) => {
+                let seconds = time.as_secs();
+                let cause = format!("{} could not be compiled within {seconds} seconds", file.display());
+                Err(Fault::new(Class::Load, Phase::Load, cause))
+            }
+        };
+        all.insert(file, loaded);
+    }
+    Ok(all)
 }
 
 async fn start(
@@ -164,4 +189,37 @@ fn cache_folder() -> Option<PathBuf> {
     };
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(base.join("consort"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Mutex, mpsc};
+
+    #[test]
+    fn what_takes_too_long_is_left_alone_and_named() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_time()
+            .build()
+            .unwrap();
+        let file = PathBuf::from("a.wasm");
+        let (end, ended) = mpsc::channel::<()>();
+        let ended = Arc::new(Mutex::new(ended));
+        // Goes on until the test is over.
+        let loads = all_within(Duration::ZERO, vec![&file], |_| {
+            let ended = ended.clone();
+            move || {
+                let _ = ended.lock().map(|ended| ended.recv());
+                Ok(())
+            }
+        });
+        let loads = runtime.block_on(loads).unwrap();
+        let fault = loads[&file].as_ref().unwrap_err();
+        assert_eq!((fault.class, fault.phase), (Class::Load, Phase::Load));
+        assert!(fault.cause.contains("a.wasm could not be compiled within"), "{fault}");
+        let loads = all_within(Duration::from_secs(60), vec![&file], |_| || Ok(7));
+        assert!(matches!(runtime.block_on(loads).unwrap()[&file], Ok(7)));
+        drop(end);
+    }
 }

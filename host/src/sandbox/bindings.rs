@@ -4,6 +4,7 @@ wasmtime::component::bindgen!({
     path: "wit",
     world: "proxy",
     with: { "consort:proxy/json.value": super::json::Value },
-    imports: { default: trappable },
+    // Many edits of a large text take long, and must hold up nobody meanwhile.
+    imports: { "consort:proxy/json.[method]value.edit": async | trappable, default: trappable },
     exports: { default: async },
 });

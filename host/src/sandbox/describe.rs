@@ -1,7 +1,10 @@
 //! What a component is, read from its bytes without running or compiling anything: its imports and exports, and whether this
 //! host can run it as a proxy. Knows the names of the world, not what they mean.
 
+mod excess;
+
 use crate::manifest;
+use excess::Parts;
 use std::fmt;
 use wasmparser::{ComponentExternalKind, ComponentTypeRef, Parser, Payload, TypeBounds};
 
@@ -21,6 +24,8 @@ const NETWORK_PACKAGES: [&str; 2] = ["http", "sockets"];
 const WASI_VERSION: &str = "0.2.";
 /// How many names an error lists at most.
 const LISTED: usize = 5;
+/// Bytes of a name in an error.
+const LONGEST: usize = 200;
 
 /// What kind of thing is imported or exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +75,8 @@ pub enum Unsuitable {
     Module,
     /// It is WebAssembly, but cut off or damaged; why, and at which byte.
     Broken(String),
+    /// It is so made that compiling or instantiating it would cost far more than its size; what is too much.
+    Excessive(String),
     /// It is a component of another world; what it exports.
     World(Vec<String>),
     /// It is a proxy for another version of the world; the interface that it wants.
@@ -100,6 +107,7 @@ impl fmt::Display for Unsuitable {
             Self::Broken(reason) => {
                 write!(formatter, "is a damaged or incomplete component: {reason}")
             }
+            Self::Excessive(what) => write!(formatter, "has {what}, more than any sensible proxy"),
             Self::World(exports) => write!(
                 formatter,
                 "is a component of another world: it exports {}; a proxy exports {} of {PACKAGE}@{WORLD_VERSION}",
@@ -135,8 +143,16 @@ impl fmt::Display for Unsuitable {
 
 impl std::error::Error for Unsuitable {}
 
+impl From<wasmparser::BinaryReaderError> for Unsuitable {
+    fn from(error: wasmparser::BinaryReaderError) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
 fn listed(names: &[String]) -> String {
-    let shown = names[..names.len().min(LISTED)].join(", ");
+    let cut = |name: &String| name[..name.floor_char_boundary(LONGEST)].to_owned();
+    let shown: Vec<_> = names.iter().take(LISTED).map(cut).collect();
+    let shown = shown.join(", ");
     match names.len() {
         0 => "nothing".to_owned(),
         count if count > LISTED => format!("{shown} and {} more", count - LISTED),
@@ -167,14 +183,17 @@ pub fn describe(bytes: &[u8]) -> Result<Description, Unsuitable> {
         let text = head.iter().all(|&byte| byte >= b' ' || byte.is_ascii_whitespace());
         return Err(if text { Unsuitable::Text } else { Unsuitable::Foreign });
     }
-    read(bytes).map_err(|error| Unsuitable::Broken(error.to_string()))
+    read(bytes)
 }
 
-fn read(bytes: &[u8]) -> wasmparser::Result<Description> {
+fn read(bytes: &[u8]) -> Result<Description, Unsuitable> {
     let mut description = Description::default();
     let mut depth = 0_usize;
+    let mut parts = Parts::default();
     for payload in Parser::new(0).parse_all(bytes) {
-        match payload? {
+        let payload = payload?;
+        parts.add(&payload)?;
+        match payload {
             Payload::ModuleSection { .. } => {
                 description.modules += 1;
                 depth += 1;

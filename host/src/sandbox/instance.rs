@@ -13,6 +13,15 @@ use crate::wire::text::Text;
 use std::sync::Arc;
 use wasmtime::{Store, Trap, UpdateDeadline};
 
+/// What wasmtime's error says when a component has more instances, memories or tables than the limiter allows, and when it has more
+/// handles than the store does: these have no types of their own.
+const TOO_MANY_PARTS: &str = "resource limit exceeded";
+const TOO_MANY_HANDLES: &str = "store handle limit exceeded";
+
+/// Interests that a proxy may have, and bytes of a method in one: every message is compared with all of them.
+const MAX_INTERESTS: usize = 1_000;
+const MAX_PATTERN: usize = 1_000;
+
 /// A running proxy.
 pub struct Instance {
     store: Store<State>,
@@ -58,6 +67,13 @@ impl Instance {
                 format!("it does not accept its configuration: {reason}"),
             )
         })?;
+        if answer.interests.len() > MAX_INTERESTS {
+            let cause = format!(
+                "it has {} interests; {MAX_INTERESTS} is the most",
+                answer.interests.len()
+            );
+            return Err(Fault::new(Class::Protocol, Phase::Start, cause));
+        }
         let wanted: Vec<Interest> = answer.interests.into_iter().map(interest).collect::<Result<_, _>>()?;
         let (interests, cut) = loaded.policy.cut(&wanted);
         for interest in cut {
@@ -132,7 +148,10 @@ impl Instance {
 
 fn begin(store: &mut Store<State>, clock: &Clock) {
     clock.wake();
-    store.data_mut().meter.begin();
+    let state = store.data_mut();
+    state.meter.begin();
+    // What was refused in an earlier call, and lived with, is not why this one fails.
+    state.limiter.refused = false;
     store.set_epoch_deadline(FIRST_TICKS);
 }
 
@@ -149,6 +168,10 @@ fn tick(state: &mut State) -> wasmtime::Result<UpdateDeadline> {
 
 fn interest(interest: super::bindings::Interest) -> Result<Interest, Fault> {
     let source = Peer::from(interest.source);
+    if interest.method.len() > MAX_PATTERN {
+        let cause = format!("an interest of it names a method of more than {MAX_PATTERN} bytes");
+        return Err(Fault::new(Class::Protocol, Phase::Start, cause));
+    }
     if source == Peer::Host {
         return Err(Fault::new(
             Class::Protocol,
@@ -198,7 +221,10 @@ fn fault(store: &mut Store<State>, phase: Phase, error: &wasmtime::Error) -> Fau
     state.log.flush();
     let (class, cause) = if let Some(out_of_time) = error.downcast_ref::<OutOfTime>() {
         (Class::Cpu, out_of_time.to_string())
-    } else if state.limiter.refused {
+    } else if root(error).starts_with(TOO_MANY_PARTS) {
+        let cause = format!("it has too many instances, memories or tables ({})", root(error));
+        (Class::Memory, cause)
+    } else if state.limiter.refused || root(error).ends_with(TOO_MANY_HANDLES) {
         (
             Class::Memory,
             format!(

@@ -2,6 +2,7 @@
 
 use super::bindings::consort::proxy::json::{Content, Edit as WitEdit, Host, HostValue};
 use super::limits::{MAX_DEPTH, MAX_HELD_MESSAGES};
+use super::meter::Watch;
 use super::state::State;
 use crate::message::Ticket;
 use crate::wire::edit::{self, Edit};
@@ -99,7 +100,7 @@ impl HostValue for State {
             .transpose()
     }
 
-    fn edit(&mut self, value: Resource<Value>, edits: Vec<WitEdit>) -> Result<std::result::Result<(), String>> {
+    async fn edit(&mut self, value: Resource<Value>, edits: Vec<WitEdit>) -> Result<std::result::Result<(), String>> {
         let Value {
             mut origin, mut added, ..
         } = *self.table.get(&value)?;
@@ -127,14 +128,25 @@ impl HostValue for State {
             return Ok(Err(format!("the value would nest deeper than {MAX_DEPTH} levels")));
         }
         let most = self.max_message;
-        let value = self.table.get_mut(&value)?;
-        let edited = match edit::apply(&value.text, &checked) {
-            Ok(edited) if edited.len() > most => {
-                return Ok(Err(format!("the value would be larger than {most} bytes")));
+        let mut edited = self.table.get(&value)?.text.clone();
+        let mut watch = (checked.len() > 1).then(Watch::start);
+        for edit in &checked {
+            edited = match edit::one(&edited, edit) {
+                Ok(edited) if edited.len() > most => {
+                    return Ok(Err(format!("the value would be larger than {most} bytes")));
+                }
+                Ok(edited) => edited,
+                Err(reason) => return Ok(Err(reason)),
+            };
+            // No epoch ends what the host does.
+            if let Some(watch) = &mut watch
+                && self.meter.works(watch).map_err(wasmtime::Error::new)?
+            {
+                tokio::task::yield_now().await;
+                *watch = Watch::start();
             }
-            Ok(edited) => edited,
-            Err(reason) => return Ok(Err(reason)),
-        };
+        }
+        let value = self.table.get_mut(&value)?;
         self.held = self.held - value.text.len().min(self.held) + edited.len();
         *value = Value {
             text: edited,

@@ -23,6 +23,9 @@ type Verdict = Result<(), Refusal>;
 /// Answers up to this size are searched for the session that they bring into being; those are short.
 const MAX_BIRTH: usize = 64 * 1024;
 
+/// Bytes of the method of a message of the proxy's own. It stands in denials, logs and the audit.
+const MAX_METHOD: usize = 1_000;
+
 /// What the proxy owns, and what it has sent in this turn.
 #[derive(Debug)]
 pub(super) struct Ledger {
@@ -54,6 +57,8 @@ struct Holding {
     passed: bool,
     /// Sent on, with or without an id.
     carried: bool,
+    /// Whoever asked has given it up: an error may answer it then.
+    given_up: bool,
     /// What came back for it.
     answer: Option<Outcome>,
     /// The proxy wanted to answer it and must not: the host does so with what comes back.
@@ -94,6 +99,15 @@ impl Ledger {
             Message::Request(request) => (true, &request.method, &request.params),
             Message::Notification(notification) => (false, &notification.method, &notification.params),
         };
+        if turn.copy && &**method == "$/cancel_request" {
+            let ticket: Option<Ticket> = params.as_ref().and_then(|params| {
+                let range = scan::find(params, "/requestId")?;
+                params.slice(range).decode()
+            });
+            if let Some(holding) = ticket.and_then(|ticket| self.tickets.get_mut(&ticket)) {
+                holding.given_up = true;
+            }
+        }
         if !turn.copy {
             let holding = Holding {
                 source: turn.source,
@@ -102,6 +116,7 @@ impl Ledger {
                 params: params.clone(),
                 passed: false,
                 carried: false,
+                given_up: false,
                 answer: None,
                 denied: false,
             };
@@ -352,7 +367,7 @@ impl Ledger {
             (Some(Ok(before)), Ok(now)) | (Some(Err(before)), Err(now)) => before.is(now),
             _ => false,
         };
-        if unchanged {
+        if unchanged || (holding.given_up && outcome.is_err()) {
             return Ok(());
         }
         if !self.policy.may(Right::Answer, source, method) {
@@ -390,6 +405,9 @@ impl Ledger {
 
     /// A message of the proxy's own making.
     fn originate(&mut self, to: Peer, method: &Arc<str>, params: Option<&Text>) -> Verdict {
+        if method.len() > MAX_METHOD {
+            return Err(Refusal::TooLarge);
+        }
         let checked = match to {
             Peer::Host => self.ask_host(method, params),
             _ => originated(&self.policy, to, method, params, |session| self.record.knows(session)),

@@ -7,7 +7,7 @@ use crate::limits::{Limit, Limits};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Why a call was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,22 @@ pub(super) struct Meter {
     seen: Option<(ThreadId, Duration)>,
 }
 
+/// When the host began to work for a call, on this thread.
+#[derive(Debug)]
+pub(super) struct Watch {
+    begun: Instant,
+    thread: Duration,
+}
+
+impl Watch {
+    pub(super) fn start() -> Self {
+        Self {
+            begun: Instant::now(),
+            thread: thread_time(),
+        }
+    }
+}
+
 impl Meter {
     pub(super) fn new(limits: Limits, record: Arc<Record>) -> Self {
         Self {
@@ -92,13 +108,34 @@ impl Meter {
             Some(_) => TICK,
         };
         self.seen = Some((thread, time));
+        self.spend(used)?;
+        Ok(first)
+    }
+
+    /// The host goes on working for the call; says whether that has lasted.
+    ///
+    /// # Errors
+    ///
+    /// When it must not.
+    pub(super) fn works(&mut self, watch: &Watch) -> Result<bool, OutOfTime> {
+        if watch.begun.elapsed() < TICK {
+            return Ok(false);
+        }
+        let time = thread_time();
+        self.ticks += 1;
+        self.seen = Some((thread::current().id(), time));
+        self.spend(time.saturating_sub(watch.thread))?;
+        Ok(true)
+    }
+
+    fn spend(&mut self, used: Duration) -> Result<(), OutOfTime> {
         self.used += used;
         let within = self.record.compute(micros(used));
         if self.used > self.message {
             return Err(OutOfTime::Message(self.message));
         }
         match within {
-            true => Ok(first),
+            true => Ok(()),
             false => Err(OutOfTime::Minute(self.minute)),
         }
     }

@@ -12,8 +12,14 @@ use std::time::Instant;
 /// in them until it is shown them again.
 const MAX_SESSIONS: usize = 10_000;
 
+/// Bytes of a session's id that is remembered.
+const MAX_SESSION: usize = 4 * 1024;
+
 /// Denials that wait for the audit; more are counted.
 const MAX_DENIALS: usize = 64;
+
+/// Bytes of the reason of a denial; the rest is cut. A proxy may have written most of it.
+const MAX_REASON: usize = 4 * 1024;
 
 /// Changes with their texts that wait for the audit, and their bytes; more are counted.
 const MAX_CHANGES: usize = 64;
@@ -123,6 +129,9 @@ impl Record {
 
     /// The proxy is shown a session.
     pub(super) fn show(&self, session: &Arc<str>) {
+        if session.len() > MAX_SESSION {
+            return;
+        }
         let mut kept = self.kept();
         if kept.sessions.insert(session.clone()) {
             kept.order.push_back(session.clone());
@@ -151,7 +160,8 @@ impl Record {
             .charge(messages.saturating_mul(1_000), Instant::now())
     }
 
-    pub(super) fn deny(&self, denial: Denial) {
+    pub(super) fn deny(&self, mut denial: Denial) {
+        denial.reason.truncate(denial.reason.floor_char_boundary(MAX_REASON));
         let mut kept = self.kept();
         match kept.denials.len() < MAX_DENIALS {
             true => kept.denials.push(denial),
@@ -235,6 +245,9 @@ mod tests {
             record.show(&number.to_string().into());
         }
         assert!(!record.knows("0") && record.knows("1") && record.knows(&MAX_SESSIONS.to_string()));
+        let long = "s".repeat(MAX_SESSION + 1);
+        record.show(&long.as_str().into());
+        assert!(!record.knows(&long));
     }
 
     #[test]
@@ -245,7 +258,7 @@ mod tests {
             record.deny(Denial {
                 peer: Peer::Client,
                 method: "m".into(),
-                reason: "r".into(),
+                reason: "r".repeat(1 << 20),
             });
         }
         for number in 0..MAX_METHODS + 2 {
@@ -260,6 +273,7 @@ mod tests {
         }
         let news = record.news().unwrap();
         assert_eq!((news.denials.len(), news.lost_denials), (MAX_DENIALS, 5));
+        assert!(news.denials.iter().all(|denial| denial.reason.len() == MAX_REASON));
         assert_eq!(news.changes.len(), MAX_CHANGES);
         assert_eq!(news.lost_changes as usize, MAX_METHODS + 2 - MAX_CHANGES);
         let changed = record.take_changed();

@@ -29,7 +29,12 @@ pub fn apply(text: &Text, edits: &[Edit]) -> Result<Text, String> {
     Ok(edited)
 }
 
-fn one(text: &Text, edit: &Edit) -> Result<Text, String> {
+/// Applies one edit.
+///
+/// # Errors
+///
+/// Says why it cannot be made.
+pub fn one(text: &Text, edit: &Edit) -> Result<Text, String> {
     let (pointer, content) = match edit {
         Edit::Add(pointer, content) | Edit::Replace(pointer, content) => (pointer, Some(content)),
         Edit::Remove(pointer) => (pointer, None),

@@ -367,6 +367,17 @@ fn what_is_sent_in_the_place_of_a_message_wants_the_right_to_end_that() {
 }
 
 #[test]
+fn a_message_of_its_own_has_a_short_method() {
+    let mut ledger = ledger(&[]);
+    ledger.begin(&turn(Peer::Client, 5, request(None, None)));
+    let long = message(&"m".repeat(MAX_METHOD + 1), Some(1), None, "{}");
+    assert!(matches!(ledger.send(Peer::Agent, long, None), Err(Refusal::TooLarge)));
+    assert!(ledger.record.news().is_none(), "it costs no memory");
+    let short = message(&"m".repeat(MAX_METHOD), Some(1), None, "{}");
+    assert!(matches!(ledger.send(Peer::Agent, short, None), Err(Refusal::Denied(_))));
+}
+
+#[test]
 fn text_that_came_with_another_delivery_is_looked_at() {
     for origin in [None, Some(4)] {
         let mut ledger = ledger(&["change-answers"]);
@@ -374,4 +385,44 @@ fn text_that_came_with_another_delivery_is_looked_at() {
         let other = update(Some(5), r#"{"sessionId":"b"}"#);
         assert_eq!(refused(ledger.send(Peer::Client, other, origin)), "other");
     }
+}
+
+#[test]
+fn what_was_given_up_may_be_answered_with_an_error() {
+    let mut ledger = ledger(&["intercept:client:session/prompt"]);
+    ledger.begin(&turn(Peer::Client, 5, message("session/prompt", None, None, "{}")));
+    let cancel = Message::Notification(Notification {
+        on_behalf_of: None,
+        method: "$/cancel_request".into(),
+        params: Some(Text::trusted(r#"{"requestId":5}"#)),
+    });
+    let mut told = turn(Peer::Client, 6, cancel);
+    told.copy = true;
+    ledger.begin(&told);
+    assert_eq!(refused(ledger.send(Peer::Client, response(5, "{}"), None)), "other");
+    ledger.begin(&turn(Peer::Client, 7, message("session/prompt", None, None, "{}")));
+    ledger.begin(&Turn {
+        ticket: 8,
+        ..told.clone()
+    });
+    let cancelled = Message::Response(Response {
+        id: 7,
+        outcome: Err(Text::trusted(r#"{"code":-32800,"message":"x"}"#)),
+    });
+    assert_eq!(
+        refused(ledger.send(Peer::Client, cancelled.clone(), None)),
+        "other",
+        "it was not this one"
+    );
+    let mut told = told;
+    if let Message::Notification(notification) = &mut told.message {
+        notification.params = Some(Text::trusted(r#"{"requestId":9}"#));
+    }
+    ledger.begin(&turn(Peer::Client, 9, message("session/prompt", None, None, "{}")));
+    ledger.begin(&told);
+    let Message::Response(cancelled) = cancelled else {
+        return;
+    };
+    let cancelled = Message::Response(Response { id: 9, ..cancelled });
+    assert_eq!(refused(ledger.send(Peer::Client, cancelled, None)), "sent");
 }

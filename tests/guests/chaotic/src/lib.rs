@@ -66,7 +66,7 @@ impl Proxy for Chaotic {
             let _ = request.forward();
             panic!("a panic after sending");
         }
-        if self.next() % 2 == 0 {
+        if self.next().is_multiple_of(2) {
             return request.forward();
         }
         let result = request.forward_and_wait().await?;

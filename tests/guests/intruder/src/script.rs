@@ -118,8 +118,6 @@ pub enum Outside {
     InsecureRandom(u64),
     /// Says which environment variables and arguments there are.
     Environment {},
-    /// Connects to an address, and looks a name up.
-    Connect(String),
     /// Reads its standard input.
     Input {},
     /// Does something with files: the operation and its paths.

@@ -1,4 +1,4 @@
-//! What the guest tries outside of the channel: files, clocks, random numbers, the network.
+//! What the guest tries outside of the channel: files, clocks, random numbers, its environment.
 
 #![allow(
     unsafe_code,
@@ -9,7 +9,6 @@ use crate::script::Outside;
 use std::ffi::{CString, c_char, c_int};
 use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Result, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant, SystemTime};
 
 mod random {
@@ -49,14 +48,6 @@ pub(crate) fn act(what: &Outside) {
                 .map(|(name, value)| format!("{name}={value}"))
                 .collect();
             println!("environment [{}], {} arguments", all.join(","), std::env::args().len());
-        }
-        Outside::Connect(address) => {
-            println!("connect: {}", shown(TcpStream::connect(address).map(|_| String::new())));
-            let looked_up = ("localhost", 80).to_socket_addrs();
-            println!(
-                "look up: {}",
-                shown(looked_up.map(|mut all| format!("{:?}", all.next())))
-            );
         }
         Outside::Input {} => {
             let mut text = String::new();
