@@ -42,7 +42,7 @@ impl State {
 
     /// Makes a message into what the proxy gets with this delivery.
     pub(super) fn give_message(&mut self, ticket: Ticket, message: &Message) -> Result<wit::Message> {
-        let mut give = |text: &Text| self.hand_out(text.clone(), Some(ticket));
+        let mut give = |text: &Text| self.give(text.clone(), Some(ticket));
         Ok(match message {
             Message::Request(request) => wit::Message::Request(wit::Request {
                 id: None,

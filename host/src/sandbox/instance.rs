@@ -50,7 +50,7 @@ impl Instance {
         begin(&mut store, loaded.clock());
         let started = tokio::time::timeout(limits.time(Limit::Time), async {
             let proxy = loaded.pre().instantiate_async(&mut store).await?;
-            let configuration = store.data_mut().hand_out(configuration, None)?;
+            let configuration = store.data_mut().give(configuration, None)?;
             let answer = proxy.call_start(&mut store, configuration).await?;
             wasmtime::Result::Ok((proxy, answer))
         })

@@ -1,7 +1,8 @@
 //! Host-held JSON values: the interface `json` of the world.
 
 use super::bindings::consort::proxy::json::{Content, Edit as WitEdit, Host, HostValue};
-use super::limits::{MAX_DEPTH, MAX_HELD_MESSAGES};
+use super::held::Share;
+use super::limits::MAX_DEPTH;
 use super::meter::Watch;
 use super::state::State;
 use crate::message::Ticket;
@@ -21,34 +22,69 @@ pub struct Value {
     pub(super) origin: Option<Ticket>,
     /// How many levels edits with other handles' values have put on top: text alone is checked when it comes in.
     added: usize,
+    /// Bytes that the proxy wrote, or more.
+    written: usize,
+}
+
+impl Value {
+    /// What the proxy wrote.
+    fn written(text: Text) -> Self {
+        Self {
+            written: text.len(),
+            text,
+            origin: None,
+            added: 0,
+        }
+    }
+
+    /// What it counts for.
+    fn share(&self) -> Share {
+        let kept = self.text.kept();
+        let written = self.written.min(kept);
+        Share {
+            written,
+            given: kept - written,
+        }
+    }
 }
 
 impl State {
-    /// Puts text behind a new handle.
+    /// Puts text that the proxy is given behind a new handle.
     ///
     /// # Errors
     ///
-    /// A trap if the proxy has too many handles or too much text behind them; remembered as a memory fault.
-    pub(super) fn hand_out(&mut self, text: Text, origin: Option<Ticket>) -> Result<Resource<Value>> {
-        self.hand_out_value(Value { text, origin, added: 0 })
+    /// A trap if the proxy has too many handles, or holds too much from before; remembered as a memory fault.
+    pub(super) fn give(&mut self, text: Text, origin: Option<Ticket>) -> Result<Resource<Value>> {
+        let counted = self.held.deliver(text.kept());
+        self.limiter.fits(counted)?;
+        self.push(Value {
+            text,
+            origin,
+            added: 0,
+            written: 0,
+        })
     }
 
-    fn hand_out_value(&mut self, value: Value) -> Result<Resource<Value>> {
-        let size = value.text.len();
-        let most = self.max_message.saturating_mul(MAX_HELD_MESSAGES);
-        if self.held + size > most {
+    /// Puts what the proxy has made of something behind a new handle.
+    fn hand_out(&mut self, value: Value) -> Result<Resource<Value>> {
+        let counted = self.held.add(value.share());
+        self.limiter.fits(counted)?;
+        self.push(value)
+    }
+
+    fn push(&mut self, value: Value) -> Result<Resource<Value>> {
+        let share = value.share();
+        self.table.push(value).map_err(|error| {
+            self.held.remove(share);
             self.limiter.refused = true;
-            wasmtime::bail!("more than {most} bytes of JSON text behind handles");
-        }
-        let handle = self.table.push(value).inspect_err(|_| self.limiter.refused = true)?;
-        self.held += size;
-        Ok(handle)
+            error.into()
+        })
     }
 
     /// Takes a handle back.
     pub(super) fn take_back(&mut self, value: Resource<Value>) -> Result<Value> {
         let value = self.table.delete(value)?;
-        self.held -= value.text.len().min(self.held);
+        self.held.remove(value.share());
         Ok(value)
     }
 
@@ -57,11 +93,7 @@ impl State {
             Content::Text(text) if text.len() > self.max_message => {
                 Err(format!("larger than {} bytes", self.max_message))
             }
-            Content::Text(text) => Text::parse(&text, MAX_DEPTH).map(|text| Value {
-                text,
-                origin: None,
-                added: 0,
-            }),
+            Content::Text(text) => Text::parse(&text, MAX_DEPTH).map(Value::written),
             Content::Value(value) => Ok(self.table.get(&value)?.clone()),
         })
     }
@@ -77,7 +109,7 @@ impl Host for State {}
 impl HostValue for State {
     fn parse(&mut self, text: String) -> Result<std::result::Result<Resource<Value>, String>> {
         match self.content(Content::Text(text))? {
-            Ok(value) => self.hand_out_value(value).map(Ok),
+            Ok(value) => self.hand_out(value).map(Ok),
             Err(reason) => Ok(Err(reason)),
         }
     }
@@ -93,16 +125,21 @@ impl HostValue for State {
     }
 
     fn get(&mut self, value: Resource<Value>, pointer: String) -> Result<Option<Resource<Value>>> {
-        let Value { text, origin, added } = self.table.get(&value)?;
-        let (origin, added) = (origin.filter(|_| pointer.is_empty()), *added);
-        let part = scan::find(text, &pointer).map(|range| text.slice(range));
-        part.map(|text| self.hand_out_value(Value { text, origin, added }))
-            .transpose()
+        let value = self.table.get(&value)?;
+        let part = scan::find(&value.text, &pointer).map(|range| Value {
+            text: value.text.slice(range),
+            origin: value.origin.filter(|_| pointer.is_empty()),
+            ..*value
+        });
+        part.map(|part| self.hand_out(part)).transpose()
     }
 
     async fn edit(&mut self, value: Resource<Value>, edits: Vec<WitEdit>) -> Result<std::result::Result<(), String>> {
         let Value {
-            mut origin, mut added, ..
+            mut origin,
+            mut added,
+            mut written,
+            ..
         } = *self.table.get(&value)?;
         let mut checked = Vec::with_capacity(edits.len());
         for edit in edits {
@@ -119,6 +156,8 @@ impl HostValue for State {
             match self.content(content)? {
                 Ok(content) => {
                     added = added.max(content.added + pointer.matches('/').count());
+                    // The key may be new as well.
+                    written = written.saturating_add(content.written + pointer.len());
                     checked.push(make(pointer, content.text));
                 }
                 Err(reason) => return Ok(Err(format!("the content for `{pointer}` is {reason}"))),
@@ -127,8 +166,9 @@ impl HostValue for State {
         if added > MAX_DEPTH {
             return Ok(Err(format!("the value would nest deeper than {MAX_DEPTH} levels")));
         }
-        let most = self.max_message;
         let mut edited = self.table.get(&value)?.text.clone();
+        // What it was given larger than that can still be made smaller.
+        let most = self.max_message.max(edited.len());
         let mut watch = (checked.len() > 1).then(Watch::start);
         for edit in &checked {
             edited = match edit::one(&edited, edit) {
@@ -147,18 +187,22 @@ impl HostValue for State {
             }
         }
         let value = self.table.get_mut(&value)?;
-        self.held = self.held - value.text.len().min(self.held) + edited.len();
-        *value = Value {
+        let edited = Value {
             text: edited,
             origin,
             added,
+            written,
         };
+        if let Err(reason) = self.held.exchange(value.share(), edited.share()) {
+            return Ok(Err(reason));
+        }
+        *value = edited;
         Ok(Ok(()))
     }
 
     fn dup(&mut self, value: Resource<Value>) -> Result<Resource<Value>> {
         let copy = self.table.get(&value)?.clone();
-        self.hand_out_value(copy)
+        self.hand_out(copy)
     }
 
     fn drop(&mut self, value: Resource<Value>) -> Result<()> {

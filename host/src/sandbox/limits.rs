@@ -7,8 +7,8 @@ use wasmtime::ResourceLimiter;
 /// How deeply text may nest that a proxy hands over. serde_json and most other parsers stop there as well.
 pub(super) const MAX_DEPTH: usize = 128;
 
-/// JSON text behind the handles of one proxy, in messages of the largest size. Text that several handles share counts for each of
-/// them, though it is in memory once.
+/// Text that a proxy was given and has behind handles, in messages of the largest size, or of the size of the largest that it got. Text
+/// that several handles share counts for each of them, though it is in memory once.
 pub(super) const MAX_HELD_MESSAGES: usize = 8;
 
 /// Time between epoch ticks: long enough to cost nothing, short enough for a turn that lasts to be noticed at once.
@@ -44,6 +44,14 @@ impl Limiter {
     /// Bytes that were given.
     pub(super) fn used(&self) -> u64 {
         self.used
+    }
+
+    /// Passes on whether something else fits, as a trap if not.
+    pub(super) fn fits(&mut self, counted: Result<(), String>) -> wasmtime::Result<()> {
+        counted.map_err(|reason| {
+            self.refused = true;
+            wasmtime::Error::msg(reason)
+        })
     }
 
     fn grow(&mut self, bytes: u64) -> bool {

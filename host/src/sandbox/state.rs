@@ -1,6 +1,7 @@
 //! What a proxy's store holds.
 
 use super::engine::Loaded;
+use super::held::Held;
 use super::ledger::Ledger;
 use super::limits::{Limiter, MAX_RANDOM};
 use super::meter::Meter;
@@ -19,8 +20,8 @@ pub(super) struct State {
     pub(super) log: ProxyLog,
     /// Bytes of the largest message.
     pub(super) max_message: usize,
-    /// Bytes of JSON text behind handles.
-    pub(super) held: usize,
+    /// The JSON text behind handles.
+    pub(super) held: Held,
     /// What the current call has used.
     pub(super) meter: Meter,
     wasi: WasiCtx,
@@ -66,7 +67,7 @@ impl State {
             ledger: Ledger::new(limits, loaded.policy.clone(), loaded.record.clone()),
             log,
             max_message: limits.count(Limit::MessageSize),
-            held: 0,
+            held: Held::new(&limits),
             meter: Meter::new(limits, loaded.record.clone()),
             wasi: wasi.build(),
         })

@@ -320,6 +320,21 @@ fn a_long_name_and_an_edit_that_doubles_cost_little() {
 }
 
 #[test]
+fn handles_that_grow_when_they_are_there_are_counted_as_well() {
+    let (mut client, mut agent) = Hostile::guest("swelling", 500).start();
+    let refused = "more than 67108864 bytes of its own behind JSON handles";
+    assert_eq!(seen(&mut client, "GO"), ["fine", refused]);
+    goes_on(&mut client, &mut agent);
+}
+
+#[test]
+fn a_part_that_is_kept_does_not_keep_the_rest() {
+    let (mut client, mut agent) = Hostile::guest("crumbs", 300).start();
+    assert_eq!(seen(&mut client, "GO"), ["300"]);
+    goes_on(&mut client, &mut agent);
+}
+
+#[test]
 fn handles_that_are_never_given_back_are_a_memory_fault() {
     for hostile in [
         Hostile::guest("handles", 0),

@@ -8,6 +8,8 @@
 //! - `send`: sends messages for ever, whatever becomes of them;
 //! - `handles`: makes JSON handles for ever; `texts` does so with texts of N bytes;
 //! - `edits`: makes N edits in one call, each of a text of a MiB; `doubling` makes N edits that each add the text itself;
+//! - `swelling`: makes N handles on next to nothing, then makes a text of a MiB out of each; `crumbs` keeps a small part of each of N
+//!   texts of two MiB;
 //! - `interests`: has N interests; `reason` does not start, with a reason of N bytes;
 //! - `names`: sends N messages with a name of a MiB each, then answers;
 //! - `grow`: asks for N bytes of memory, and answers what came of it;
@@ -147,6 +149,22 @@ fn act(what: &str, ticket: u64, params: &str) -> Option<Vec<String>> {
             let same = text.dup();
             let edits: Vec<_> = (0..amount).map(|_| Edit::Add(("/-", Content::Value(&same)))).collect();
             return Some(vec![failure(text.edit(&edits))]);
+        }
+        "swelling" => {
+            let text = json(&format!("[{}]", long(MIB)));
+            let small: Vec<_> = (0..amount).map(|_| json("0")).collect();
+            let edits = [
+                Edit::Replace(("", Content::Value(&text))),
+                Edit::Add(("/-", Content::Text("1"))),
+            ];
+            let mut outcomes: Vec<_> = small.iter().map(|value| failure(value.edit(&edits))).collect();
+            outcomes.dedup();
+            return Some(outcomes);
+        }
+        "crumbs" => {
+            let text = format!(r#"{{"most":{},"rest":{}}}"#, long(2 * MIB), long(20_000));
+            let crumbs: Vec<_> = (0..amount).map(|_| json(&text).get("/rest")).collect();
+            return Some(vec![crumbs.iter().flatten().count().to_string()]);
         }
         "names" => {
             let name = "n".repeat(MIB);
