@@ -52,8 +52,8 @@ pub fn one(text: &Text, edit: &Edit) -> Result<Text, String> {
             "the pointer `{pointer}` has a `~` that is neither `~0` nor `~1`"
         ));
     };
-    let container =
-        scan::find(text, parent).ok_or_else(|| format!("nothing stands at `{parent}`, the parent of `{pointer}`"))?;
+    let container = scan::find_start(text, parent)
+        .ok_or_else(|| format!("nothing stands at `{parent}`, the parent of `{pointer}`"))?;
     let (shape, slot) = scan::slot(text, container, &token);
     let Some(slot) = slot else {
         return Err(format!("`{parent}` is neither an object nor an array"));
