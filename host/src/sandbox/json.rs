@@ -2,13 +2,13 @@
 
 use super::bindings::consort::proxy::json::{Content, Edit as WitEdit, Host, HostValue};
 use super::held::Share;
-use super::limits::MAX_DEPTH;
-use super::meter::Watch;
+use super::limits::{LARGE_TEXT, MAX_DEPTH};
 use super::state::State;
 use crate::message::Ticket;
 use crate::wire::edit::{self, Edit};
 use crate::wire::scan;
 use crate::wire::text::Text;
+use std::ops::Range;
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
@@ -99,6 +99,30 @@ impl State {
     }
 }
 
+impl State {
+    /// Looks at what stands at a pointer.
+    fn look<T>(
+        &self,
+        value: &Resource<Value>,
+        pointer: &str,
+        look: impl FnOnce(&Value, Range<usize>) -> T,
+    ) -> Result<Option<T>> {
+        let value = self.table.get(value)?;
+        let watch = self.meter.watch(value.text.len());
+        let seen = scan::find(&value.text, pointer).map(|range| look(value, range));
+        self.meter.works(watch.as_ref()).map_err(wasmtime::Error::new)?;
+        Ok(seen)
+    }
+}
+
+/// Whether an edit brings much text.
+fn is_large(edit: &WitEdit) -> bool {
+    match edit {
+        WitEdit::Add((_, Content::Text(text))) | WitEdit::Replace((_, Content::Text(text))) => text.len() > LARGE_TEXT,
+        _ => false,
+    }
+}
+
 /// Whether what stands at a pointer is not on the outermost level.
 fn is_inside(pointer: &str) -> bool {
     pointer.matches('/').nth(1).is_some()
@@ -108,29 +132,29 @@ impl Host for State {}
 
 impl HostValue for State {
     fn parse(&mut self, text: String) -> Result<std::result::Result<Resource<Value>, String>> {
-        match self.content(Content::Text(text))? {
+        let watch = self.meter.watch(text.len());
+        let parsed = self.content(Content::Text(text))?;
+        self.meter.works(watch.as_ref()).map_err(wasmtime::Error::new)?;
+        match parsed {
             Ok(value) => self.hand_out(value).map(Ok),
             Err(reason) => Ok(Err(reason)),
         }
     }
 
     fn size(&mut self, value: Resource<Value>, pointer: String) -> Result<Option<u64>> {
-        let text = &self.table.get(&value)?.text;
-        Ok(scan::find(text, &pointer).map(|range| range.len() as u64))
+        self.look(&value, &pointer, |_, range| range.len() as u64)
     }
 
     fn read(&mut self, value: Resource<Value>, pointer: String) -> Result<Option<String>> {
-        let text = &self.table.get(&value)?.text;
-        Ok(scan::find(text, &pointer).map(|range| text.slice(range).to_text()))
+        self.look(&value, &pointer, |value, range| value.text.slice(range).to_text())
     }
 
     fn get(&mut self, value: Resource<Value>, pointer: String) -> Result<Option<Resource<Value>>> {
-        let value = self.table.get(&value)?;
-        let part = scan::find(&value.text, &pointer).map(|range| Value {
+        let part = self.look(&value, &pointer, |value, range| Value {
             text: value.text.slice(range),
             origin: value.origin.filter(|_| pointer.is_empty()),
             ..*value
-        });
+        })?;
         part.map(|part| self.hand_out(part)).transpose()
     }
 
@@ -139,8 +163,11 @@ impl HostValue for State {
             mut origin,
             mut added,
             mut written,
+            ref text,
             ..
         } = *self.table.get(&value)?;
+        let long = edits.len() > 1 || text.len() > LARGE_TEXT || edits.iter().any(is_large);
+        let mut watch = long.then(|| self.meter.watch_closely());
         let mut checked = Vec::with_capacity(edits.len());
         for edit in edits {
             let (pointer, content, make): (_, _, fn(String, Text) -> Edit) = match edit {
@@ -162,6 +189,7 @@ impl HostValue for State {
                 }
                 Err(reason) => return Ok(Err(format!("the content for `{pointer}` is {reason}"))),
             }
+            self.meter.breathe(&mut watch).await.map_err(wasmtime::Error::new)?;
         }
         if added > MAX_DEPTH {
             return Ok(Err(format!("the value would nest deeper than {MAX_DEPTH} levels")));
@@ -169,7 +197,6 @@ impl HostValue for State {
         let mut edited = self.table.get(&value)?.text.clone();
         // What it was given larger than that can still be made smaller.
         let most = self.max_message.max(edited.len());
-        let mut watch = (checked.len() > 1).then(Watch::start);
         for edit in &checked {
             edited = match edit::one(&edited, edit) {
                 Ok(edited) if edited.len() > most => {
@@ -178,13 +205,7 @@ impl HostValue for State {
                 Ok(edited) => edited,
                 Err(reason) => return Ok(Err(reason)),
             };
-            // No epoch ends what the host does.
-            if let Some(watch) = &mut watch
-                && self.meter.works(watch).map_err(wasmtime::Error::new)?
-            {
-                tokio::task::yield_now().await;
-                *watch = Watch::start();
-            }
+            self.meter.breathe(&mut watch).await.map_err(wasmtime::Error::new)?;
         }
         let value = self.table.get_mut(&value)?;
         let edited = Value {

@@ -17,6 +17,9 @@ pub(super) const TICK: Duration = Duration::from_millis(5);
 /// Ticks that a turn has before it is moved out of the connection's way: only long turns pay for that.
 pub(super) const FIRST_TICKS: u64 = 2;
 
+/// Text above this size is worth a look at the clock when the host works on it: reading it takes some 10 µs.
+pub(super) const LARGE_TEXT: usize = 64 * 1024;
+
 /// The largest component file. Interpreters inside a component make some 20 MiB.
 pub(super) const MAX_COMPONENT: u64 = 128 * 1024 * 1024;
 

@@ -9,6 +9,7 @@ use super::output::Output;
 use crate::fault::{Class, Fault, Phase};
 use crate::limits::Limit;
 use crate::log::ProxyLog;
+use std::sync::Arc;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxView, WasiView};
 
@@ -22,8 +23,8 @@ pub(super) struct State {
     pub(super) max_message: usize,
     /// The JSON text behind handles.
     pub(super) held: Held,
-    /// What the current call has used.
-    pub(super) meter: Meter,
+    /// What its calls use.
+    pub(super) meter: Arc<Meter>,
     wasi: WasiCtx,
 }
 
@@ -68,7 +69,7 @@ impl State {
             log,
             max_message: limits.count(Limit::MessageSize),
             held: Held::new(&limits),
-            meter: Meter::new(limits, loaded.record.clone()),
+            meter: Arc::new(Meter::new(&limits, loaded.record.clone(), loaded.clock().clone())),
             wasi: wasi.build(),
         })
     }

@@ -36,6 +36,7 @@ fn what_never_ends_is_ended() {
         (Hostile::guest("clock", 0).with(cpu), "cpu"),
         (Hostile::guest("edits", 100_000).with(cpu), "cpu"),
         (Hostile::guest("sleep", 3_600_000).with(time), "timeout"),
+        (Hostile::guest("clock", 0).with(time), "timeout"),
     ] {
         let (mut client, mut agent) = hostile.start();
         goes_past(&mut client, &mut agent);
@@ -78,6 +79,16 @@ fn a_little_less_than_it_may_every_time_is_too_much_in_a_minute() {
     }
     client.expect_standard_error("failed (cpu): it computed for more than 1 s in a minute");
     goes_past(&mut client, &mut agent);
+    goes_on(&mut client, &mut agent);
+}
+
+#[test]
+fn what_is_computed_between_waits_counts_in_a_minute() {
+    let (mut client, mut agent) = Hostile::guest("naps", 4)
+        .with("limits.cpu-per-minute = \"300 ms\"")
+        .start();
+    goes_past(&mut client, &mut agent);
+    client.expect_standard_error("failed (cpu): it computed for more than 300 ms in a minute");
     goes_on(&mut client, &mut agent);
 }
 
