@@ -12,8 +12,8 @@
 //! | 29 | raises capabilities | `capabilities_are_cut_back_in_both_directions` |
 //! | 30 | versions, other sessions' traffic | `the_version_and_the_session_stay`, `another_session_s_updates_are_denied` |
 //! | 31 | sessions of its own | `another_session_is_not_prompted_or_cancelled` |
-//! | 32, 33 | prints, floods | `what_it_prints_never_reaches_the_client_and_is_bounded` |
-//! | 34 | escapes | `a_terminal_obeys_nothing_that_it_says`, and in `manifests.rs` |
+//! | 32, 33 | prints, floods | `manifests.rs`: `what_it_prints_never_reaches_the_client_and_is_bounded` |
+//! | 34 | escapes | `manifests.rs`: `a_terminal_obeys_nothing_that_it_says`, `a_terminal_obeys_nothing_in_a_manifest` |
 //! | 35 to 39 | files, disk, random numbers, exit, clocks | `grants_wasi.rs` |
 //! | 40 | makes the host panic | the unit test in `host/src/connection/contained.rs`: no way to it is known |
 

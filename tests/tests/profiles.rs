@@ -28,7 +28,7 @@ fn tries() -> Vec<Value> {
         ask("agent", 109, "mcp/message", "{}"),
         ask("agent", 110, "authenticate", "{}"),
         ask("host", 111, "host/state/keys", "{}"),
-        ask("host", 112, "host/file/read", r#"{"sessionId":"s1","path":"x"}"#),
+        ask("host", 112, "host/file/read", r#"{"path":"x"}"#),
         json!({"outside": {"print": "all tried"}}),
     ]
 }
@@ -53,7 +53,7 @@ fn everything() -> Value {
         on("mcp/message", json!([answer("agent", FORGED)])),
         on("_odd", json!([answer("client", FORGED)])),
     ];
-    script(&["client *", "agent *"], &rules)
+    script(&["client *", "agent *", "?client *", "?agent *"], &rules)
 }
 
 /// The next message with this method; others are the guest's own.
@@ -117,8 +117,8 @@ fn forges_upward(client: &mut Client, agent: &mut Agent, method: &str) -> bool {
     is_forged(&answered(|| agent.expect(), "q"))
 }
 
-/// All that a guest with these grants gets done, or sees.
-fn abilities(grants: &str) -> BTreeSet<String> {
+/// All that a guest with these grants gets done, or sees. What it is expected to see is waited for.
+fn abilities(grants: &str, expected: &[&str]) -> BTreeSet<String> {
     let (mut client, listener, _home) = Stage::of(&everything(), grants).fresh();
     let mut able = BTreeSet::new();
     let mut note = |what: &str, is: bool| {
@@ -164,6 +164,9 @@ fn abilities(grants: &str) -> BTreeSet<String> {
     ] {
         note(what, forges_upward(&mut client, &mut agent, method));
     }
+    for method in expected.iter().filter_map(|able| able.strip_prefix("see ")) {
+        client.expect_standard_error(&format!("heard {method} from"));
+    }
     let log = client.end();
     assert!(log.contains("all tried"), "{log}");
     for line in log.lines() {
@@ -186,7 +189,7 @@ fn abilities(grants: &str) -> BTreeSet<String> {
 fn assert_able(grants: &str, expected: &[&str]) {
     let mut wanted: BTreeSet<String> = expected.iter().map(|able| (*able).to_owned()).collect();
     wanted.insert("see initialize".into());
-    assert_eq!(abilities(grants), wanted, "{grants}");
+    assert_eq!(abilities(grants, expected), wanted, "{grants}");
 }
 
 #[test]
@@ -301,7 +304,7 @@ fn session_setup_changes_set_ups_and_adds_no_server() {
 
 #[test]
 fn everything_is_all_of_it_but_no_files_of_this_computer() {
-    let able = abilities("everything");
+    let able = abilities("everything", &[]);
     for what in ["raise capabilities", "add command", "answer _odd", "send authenticate"] {
         assert!(able.contains(what), "{able:?}");
     }

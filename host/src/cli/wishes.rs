@@ -75,9 +75,9 @@ fn hint(dangerous: &[&(Grant, String)], file_name: &str) -> Option<String> {
     })
 }
 
-/// A word as a shell takes it, whatever a stranger has put into it.
+/// A word for a shell, which takes nothing in it for anything else.
 fn quoted(word: &str) -> String {
-    let plain = |character: char| character.is_ascii_alphanumeric() || "-_=,.:/".contains(character);
+    let plain = |letter: char| letter.is_alphanumeric() || "_-./:=,@%+".contains(letter);
     match word.chars().all(plain) {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', r"'\''")),
@@ -115,6 +115,16 @@ mod tests {
                 "|only if you allow it: --grant x=editor-commands,directory:PATH=/notes, or less of that",
                 "fails|closed: when it fails, nothing goes past it",
             ]
+        );
+    }
+
+    #[test]
+    fn what_is_to_be_copied_runs_nothing() {
+        let (manifest, _) = Manifest::read(br#"{"grants":{"environment:A=$(id)'; id #":"","file:**":""}}"#);
+        let hint = rows(&manifest, "x", Paint(false)).pop().unwrap().1;
+        assert!(
+            hint.contains(r"--grant 'x=environment:A=$(id)'\''; id #,file:**'"),
+            "{hint}"
         );
     }
 }

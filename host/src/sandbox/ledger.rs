@@ -423,16 +423,14 @@ impl Ledger {
         if method == "host/file/read" {
             let member = |key| params.and_then(|params| scan::string_member(params, key));
             // Without one of these the host reads nothing.
-            let (Some(session), Some(path)) = (member("sessionId"), member("path")) else {
-                return Ok(());
-            };
-            if !self.policy.may_read(&path) {
+            if let Some(path) = member("path").filter(|path| !self.policy.may_read(path)) {
                 let path = crate::log::named(&path);
                 return Err(format!("reading `{path}` needs the grant `file:{path}`"));
             }
-            return match self.policy.may_name_any_session() || self.record.knows(&session) {
-                true => Ok(()),
-                false => Err(unknown_session(&session)),
+            let known = |session: &String| self.policy.may_name_any_session() || self.record.knows(session);
+            return match member("sessionId").filter(|session| !known(session)) {
+                Some(session) => Err(unknown_session(&session)),
+                None => Ok(()),
             };
         }
         match method.starts_with("host/state/") {
