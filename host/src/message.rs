@@ -230,6 +230,8 @@ pub struct Registration {
     pub interests: Vec<Interest>,
     /// The latest version of ACP that it understands, if it says so.
     pub protocol_version: Option<u16>,
+    /// What it wants to take part in and is not granted: what would have to be, as parts of sentences.
+    pub missing: Vec<String>,
 }
 
 /// Which messages a proxy wants.

@@ -39,6 +39,7 @@ pub(super) fn registered(interests: Vec<Interest>) -> Registration {
     Registration {
         interests,
         protocol_version: None,
+        missing: Vec::new(),
     }
 }
 

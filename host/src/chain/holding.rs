@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// The longest time that `initialize` may be held, whatever the proxy's limit is: editors give up after 20 s, and every proxy gets it.
 const INITIALIZE_TIME: Duration = Duration::from_secs(5);
 
+/// How long it takes until the log hears again of a proxy that keeps messages.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
+
 /// The longest time between two looks.
 const LONGEST_WAIT: Duration = Duration::from_millis(1_250);
 
@@ -126,12 +129,19 @@ impl Router {
         };
         let fault = Fault::new(Class::Timeout, Phase::Receive, cause);
         let sentence = fault.sentence(&proxy.name);
-        tracing::error!("{sentence}");
-        let sessions: Vec<_> = self.proxies[index].session_of(ticket).into_iter().collect();
-        if self.notices {
-            self.notice(&sessions, &format!("{sentence}."));
+        let now = Instant::now();
+        // One that does this again and again must not fill the log.
+        let proxy = &mut self.proxies[index];
+        if proxy
+            .held_told
+            .is_none_or(|told| now.saturating_duration_since(told) >= TELL_AGAIN)
+        {
+            proxy.held_told = Some(now);
+            tracing::error!("{sentence}");
         }
-        self.audit.failed(&self.proxies[index].name, &fault);
+        let sessions: Vec<_> = self.proxies[index].session_of(ticket).into_iter().collect();
+        self.notice_incident(index, &sessions, &fault);
+        self.audit.held(&self.proxies[index].name, &method, &fault.cause);
         let error = self.fault_text(index, &fault, &sentence);
         match is_initialize(&method) && self.proxies[index].on_failure == OnFailure::Bypass {
             true => self.pass_initialize(index, ticket),

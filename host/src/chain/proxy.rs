@@ -52,6 +52,10 @@ pub(super) struct ProxyState {
     pub(super) servers: Option<Arc<OwnServers>>,
     /// How long it may keep a message while nobody owes it an answer.
     pub(super) hold_time: Duration,
+    /// When the log heard of a message that it had kept for too long.
+    pub(super) held_told: Option<Instant>,
+    /// When the user was told of a fault of it.
+    pub(super) noticed: Option<Instant>,
     /// Messages that were dropped or refused because the proxy had failed, and lets nothing past it then.
     pub(super) shut_out: u64,
     pub(super) status: Status,
@@ -196,6 +200,8 @@ impl ProxyState {
             version: version(&setup.registration),
             on_failure: setup.on_failure,
             hold_time: setup.hold_time,
+            held_told: None,
+            noticed: None,
             servers: setup.servers,
             shut_out: 0,
             status: Status::Ready,

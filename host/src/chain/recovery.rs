@@ -25,9 +25,7 @@ impl Router {
         let error = self.fault_text(index, fault, &sentence);
         let after = self.proxies[index].restarts.next_wait(Instant::now());
         let sessions = self.sessions_at(index);
-        if after.is_zero() {
-            self.notice(&sessions, &format!("{sentence}."));
-        }
+        self.notice_incident(index, &sessions, fault);
         let untouched: Vec<Inbound> = running.into_iter().chain(self.drain_inbox(index)).collect();
         self.give_up_owned(index, &untouched, &error);
         for inbound in untouched {
@@ -199,11 +197,13 @@ impl Router {
         let proxy = &mut self.proxies[index];
         proxy.shut_out += 1;
         self.audit.shut_out(&proxy.name, method);
-        let method = crate::log::printable(method);
-        tracing::warn!(
-            "proxy `{}` has failed, so `{method}` was kept from going past it",
-            proxy.name
-        );
+        // The audit counts all; the log hears of them ever more rarely.
+        if proxy.shut_out.is_power_of_two() {
+            let (name, times, method) = (&proxy.name, proxy.shut_out, crate::log::named(method));
+            tracing::warn!(
+                "proxy `{name}` has failed, so `{method}` was kept from going past it ({times} messages so far)"
+            );
+        }
     }
 
     fn restart(&mut self, index: usize, after: Duration, sessions: &[Arc<str>]) {

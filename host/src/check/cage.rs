@@ -200,10 +200,11 @@ impl Cage {
 
     fn news(&mut self) {
         let Some(news) = self.loaded.record.news() else { return };
-        for denial in news.denials {
-            match self.trial.denials.iter_mut().find(|(known, _)| *known == denial) {
-                Some((_, times)) => *times += 1,
-                None => self.trial.denials.push((denial, 1)),
+        for (denial, times) in news.denials {
+            let same = |(known, _): &&mut (Denial, u64)| known.peer == denial.peer && known.method == denial.method;
+            match self.trial.denials.iter_mut().find(same) {
+                Some((_, count)) => *count += times,
+                None => self.trial.denials.push((denial, times)),
             }
         }
     }

@@ -6,7 +6,7 @@ use super::load::{self, Started};
 use super::saved::SavedQueue;
 use super::streams::{either, exit, notified, parsed, until, write_some};
 use super::timers::{Due, Timers};
-use super::told::Told;
+use super::told::{TALLY, Told};
 use super::{ClientStreams, ConnectionOptions, Ending, files};
 use crate::agent::Agent;
 use crate::audit::{Audit, Recorder};
@@ -90,6 +90,8 @@ pub(super) struct Driver {
     pub(super) ending: Ending,
     audit: Recorder,
     told: Told,
+    /// What proxies have changed will be counted up.
+    tally_waits: bool,
 }
 
 /// What woke the loop up.
@@ -196,6 +198,7 @@ impl Driver {
             broken,
             ending,
             told: Told::new(audit.clone(), records),
+            tally_waits: false,
             audit,
         }
     }
@@ -301,6 +304,10 @@ impl Driver {
             result
         });
         self.told.look(index);
+        if !self.tally_waits {
+            self.tally_waits = true;
+            self.timers.add(Instant::now() + TALLY, Due::Tally);
+        }
         self.router.finish_turn(index, result);
     }
 
@@ -437,6 +444,10 @@ impl Driver {
                     });
                 }
                 Due::Chain => self.router.timer(now),
+                Due::Tally => {
+                    self.tally_waits = false;
+                    self.told.tally();
+                }
                 Due::Silence { agent } => {
                     if agent == self.agents
                         && self.router.initialize_waits()

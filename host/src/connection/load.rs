@@ -171,12 +171,21 @@ async fn start(
     let configuration = Text::parse(&proxy.configuration, usize::MAX)
         .map_err(|reason| Fault::new(Class::Load, Phase::Start, format!("its configuration is {reason}")))?;
     let (instance, registration) = contained(Phase::Start, Instance::start(&loaded, configuration.clone())).await?;
+    let on_failure = on_failure.unwrap_or_default();
+    // Who lets everything past it because it gets nothing does not protect, whatever its rules say.
+    if let (OnFailure::Closed, [first, ..]) = (on_failure, registration.missing.as_slice()) {
+        let cause = format!(
+            "it is there to protect (`on-failure` is \"closed\"), but {first}; give it that with --grant or `grant` in consort.toml, \
+             or let it run without with `on-failure = \"bypass\"`"
+        );
+        return Err(Fault::new(Class::Denied, Phase::Start, cause));
+    }
     Ok(Started {
         loaded,
         configuration,
         instance,
         registration,
-        on_failure: on_failure.unwrap_or_default(),
+        on_failure,
     })
 }
 

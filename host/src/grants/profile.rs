@@ -267,6 +267,27 @@ impl Profile {
         }
     }
 
+    /// Whether a method is one that some profile tells apart: what is said of it must not be lost among names that a proxy invents.
+    pub(crate) fn knows(method: &str) -> bool {
+        const OF_PREFIXES: [&str; 13] = [
+            "fs/read_text_file",
+            "fs/write_text_file",
+            "terminal/create",
+            "terminal/output",
+            "terminal/release",
+            "terminal/kill",
+            "terminal/wait_for_exit",
+            "mcp/connect",
+            "mcp/message",
+            "mcp/disconnect",
+            "elicitation/create",
+            "host/file/read",
+            "host/state/set",
+        ];
+        let exact = |profile: &Self| profile.rules().iter().any(|Rule(_, _, pattern)| *pattern == method);
+        OF_PREFIXES.contains(&method) || Self::ALL.iter().any(exact)
+    }
+
     /// Whether it gives this right for all of these methods.
     pub(super) fn gives(self, right: Right, peer: Peer, pattern: &Pattern) -> bool {
         self.rules().iter().any(|rule| {

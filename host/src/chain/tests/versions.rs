@@ -28,6 +28,7 @@ fn the_version_offered_is_the_least_that_intercepting_proxies_understand() {
             registration: Registration {
                 interests,
                 protocol_version,
+                missing: Vec::new(),
             },
             on_failure: Default::default(),
             hold_time: HOLD_TIME,
