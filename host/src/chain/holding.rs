@@ -1,6 +1,7 @@
 //! Messages that a proxy keeps for too long. The clock of one runs only while the proxy could do something about it: not while it
 //! waits for its turn, and not while somebody else owes an answer to what was sent on its behalf.
 
+use super::parcel::Requester;
 use super::proxy::{Inbound, Owned, OwnedWhat, Status, Target, What};
 use super::router::{Effect, Router};
 use crate::fault::{Class, Fault, Phase};
@@ -62,11 +63,19 @@ impl Router {
         for inbound in proxy.waiting() {
             waiting.extend(ticket_of(inbound));
         }
-        let asks = proxy.requests.values().any(|target| matches!(target, Target::Call(_)));
+        // What a request of its own is for, only the proxy knows, unless it says so.
+        let mut asks = false;
+        let mut asks_freely = false;
+        for target in proxy.requests.values() {
+            let Target::Call(call) = target else { continue };
+            asks = true;
+            let requester = self.calls.get(call).map(|call| &call.requester);
+            asks_freely |= matches!(requester, Some(Requester::Proxy { behalf: None, .. }));
+        }
         let idle: HashSet<Ticket> = proxy
             .tickets
             .iter()
-            .filter(|(ticket, owned)| !waiting.contains(*ticket) && !self.is_owed(owned, asks))
+            .filter(|(ticket, owned)| !waiting.contains(*ticket) && !self.is_owed(owned, asks, asks_freely))
             .map(|(ticket, _)| *ticket)
             .collect();
         let calls = &self.calls;
@@ -80,10 +89,12 @@ impl Router {
                 _ => proxy.hold_time,
             };
             match idle.contains(ticket) {
-                false => owned.idle_since = None,
+                // The clock stands still, and goes on later.
+                false => owned.idle_at = None,
                 true => {
-                    let since = *owned.idle_since.get_or_insert(now);
-                    if now.saturating_duration_since(since) >= most {
+                    let before = owned.idle_at.replace(now).unwrap_or(now);
+                    owned.idle += now.saturating_duration_since(before);
+                    if owned.idle >= most {
                         late.push(*ticket);
                     }
                 }
@@ -94,11 +105,11 @@ impl Router {
     }
 
     /// Whether somebody else owes an answer to what was sent on a message's behalf.
-    fn is_owed(&self, owned: &Owned, asks: bool) -> bool {
+    fn is_owed(&self, owned: &Owned, asks: bool, asks_freely: bool) -> bool {
         match &owned.what {
             OwnedWhat::Request(call) => self.calls.get(call).is_some_and(|record| {
                 let open = |child| self.calls.get(child).is_some_and(|child| !child.answered);
-                record.answered || record.children.iter().any(open)
+                record.answered || asks_freely || record.children.iter().any(open)
             }),
             OwnedWhat::Notification { .. } => asks,
         }
@@ -150,14 +161,19 @@ impl Router {
         self.proxies[index].closed.push(ticket);
     }
 
-    /// Nobody can work without `initialize`, and a proxy that holds it needs no right for that: it goes on as it came.
+    /// Nobody can work without `initialize`, and a proxy that holds it needs no right for that: it goes on as it came, or is answered with
+    /// what has come back for it.
     fn pass_initialize(&mut self, index: usize, ticket: Ticket) {
         let proxy = &self.proxies[index];
         let Some(OwnedWhat::Request(call)) = proxy.tickets.get(&ticket).map(|owned| &owned.what) else {
             return;
         };
+        let call = *call;
+        if let Some(answer) = proxy.handshake.downstream.clone() {
+            return self.answer_owned(index, ticket, call, Ok(answer));
+        }
         let what = What::Request {
-            call: *call,
+            call,
             method: "initialize".into(),
             params: proxy.handshake.params.clone(),
         };

@@ -109,8 +109,10 @@ pub(super) struct Owned {
     pub(super) direction: Direction,
     pub(super) what: OwnedWhat,
     pub(super) holds: Vec<Hold>,
-    /// Since when the proxy could have done something about it, as far as anybody has looked.
-    pub(super) idle_since: Option<Instant>,
+    /// How long the proxy could have done something about it, as far as anybody has looked.
+    pub(super) idle: Duration,
+    /// When that was so at the last look.
+    pub(super) idle_at: Option<Instant>,
 }
 
 /// Something that keeps back what comes behind it.

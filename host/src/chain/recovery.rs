@@ -76,6 +76,9 @@ impl Router {
             .copied()
             .collect();
         held.sort_unstable();
+        if self.proxies[index].on_failure == OnFailure::Bypass {
+            self.straighten_initialize(index);
+        }
         let requests = std::mem::take(&mut self.proxies[index].requests);
         for ticket in held {
             self.give_up_ticket(index, ticket, error);
@@ -92,6 +95,33 @@ impl Router {
             record.requester = Requester::Nobody;
             self.cancel_prompts(index, &[call]);
             self.cancel(call);
+        }
+    }
+
+    /// The answer to an `initialize` that the proxy has sent on goes straight to whoever asked.
+    fn straighten_initialize(&mut self, index: usize) {
+        let targets: Vec<_> = self.proxies[index]
+            .requests
+            .iter()
+            .map(|(own, target)| (*own, *target))
+            .collect();
+        for (own, target) in targets {
+            let Target::Call(call) = target else { continue };
+            let Some(record) = self.calls.get_mut(&call).filter(|record| !record.answered) else {
+                continue;
+            };
+            if let (
+                true,
+                Requester::Proxy {
+                    own: id,
+                    behalf: Some(_),
+                    ..
+                },
+            ) = (&*record.method == "initialize", &mut record.requester)
+            {
+                *id = None;
+                self.proxies[index].requests.remove(&own);
+            }
         }
     }
 
@@ -113,6 +143,17 @@ impl Router {
     }
 
     fn give_up_request(&mut self, index: usize, ticket: Ticket, call: CallId, error: &Text) {
+        // Nobody can work without `initialize`: what came back for it is good for whoever asked.
+        let is_initialize = self
+            .calls
+            .get(&call)
+            .is_some_and(|record| &*record.method == "initialize");
+        if is_initialize
+            && self.proxies[index].on_failure == OnFailure::Bypass
+            && let Some(answer) = self.proxies[index].handshake.downstream.clone()
+        {
+            return self.answer_owned(index, ticket, call, Ok(answer));
+        }
         let children = self
             .calls
             .get(&call)

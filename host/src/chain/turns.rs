@@ -7,6 +7,7 @@ use crate::grants::is_mcp;
 use crate::message::{How, Message, Notification, Peer, Request, RequestId, Response, Ticket, Turn};
 use crate::wire::text::Text;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where the answer that comes of a response stands among what is kept back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +82,8 @@ impl Router {
             direction,
             what: owned,
             holds,
-            idle_since: None,
+            idle: Duration::ZERO,
+            idle_at: None,
         };
         proxy.tickets.insert(ticket, owned);
         let source = direction.source();

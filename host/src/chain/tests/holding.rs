@@ -114,3 +114,50 @@ fn initialize_goes_past_whoever_does_nothing_about_it() {
         }
     }
 }
+
+#[test]
+fn the_answer_to_initialize_is_not_lost_with_a_proxy() {
+    let begin = |bench: &mut Bench| {
+        bench.client(json!({"id": 9, "method": "initialize", "params": {"protocolVersion": 1}}));
+        let (index, turn) = bench.turn();
+        let onward = request(
+            Peer::Agent,
+            Some(7),
+            Some(turn.ticket),
+            "initialize",
+            json!({"protocolVersion": 1}),
+        );
+        bench.done(index, vec![onward]);
+        bench.at_agent()[0]["id"].clone()
+    };
+    let answer = |bench: &mut Bench, id| bench.agent(json!({"id": id, "result": {"protocolVersion": 1, "x": 2}}));
+    let answered = |bench: &mut Bench| {
+        let lines = bench.at_client();
+        assert_eq!((lines.len(), &lines[0]["result"]["x"]), (1, &json!(2)), "{lines:?}");
+        assert!(bench.at_agent().is_empty(), "it was sent once");
+    };
+    // It does nothing about the answer.
+    let mut bench = Bench::new(vec![everything()]);
+    let id = begin(&mut bench);
+    answer(&mut bench, id);
+    let (index, _) = bench.turn();
+    bench.done(index, Vec::new());
+    pass_time(&mut bench, Instant::now(), Duration::from_secs(15));
+    answered(&mut bench);
+    // It fails with the answer.
+    let mut bench = Bench::new(vec![everything()]);
+    let id = begin(&mut bench);
+    answer(&mut bench, id);
+    let (index, _) = bench.turn();
+    bench.trap(index);
+    answered(&mut bench);
+    // It fails before the answer comes.
+    let mut bench = Bench::new(vec![everything()]);
+    let id = begin(&mut bench);
+    bench.agent(chunk("a", 1));
+    let (index, _) = bench.turn();
+    bench.trap(index);
+    bench.at_client();
+    answer(&mut bench, id);
+    answered(&mut bench);
+}
