@@ -73,7 +73,7 @@ impl Manifest {
         };
         let (name, version, description) = (text("name"), text("version"), text("description"));
         let on_failure = text("on-failure").and_then(|value| {
-            let known = crate::config::on_failure(&value);
+            let known = OnFailure::named(&value);
             if known.is_none() {
                 warnings.push(format!(
                     "`on-failure` must be \"bypass\" or \"closed\", not \"{value}\""

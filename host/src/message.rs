@@ -207,6 +207,13 @@ pub enum OnFailure {
 }
 
 impl OnFailure {
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Bypass, Self::Closed]
+            .into_iter()
+            .find(|known| known.name() == name)
+    }
+
     /// The name in manifests and configurations.
     pub fn name(self) -> &'static str {
         match self {

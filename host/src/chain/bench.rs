@@ -75,6 +75,7 @@ impl Bench {
                 registration: registered(interests),
                 on_failure: OnFailure::Bypass,
                 hold_time: HOLD_TIME,
+                servers: None,
             }
         });
         let mut bench = Self {

@@ -5,6 +5,7 @@ use super::lanes::Lanes;
 use super::parcel::{CallId, Direction, Lane, RECORD};
 use super::restarts::Restarts;
 use super::router::{ProxySetup, SERVER};
+use crate::grants::OwnServers;
 use crate::log::ProxyLog;
 use crate::message::{Message, OnFailure, Outcome, Peer, Registration, RequestId, Ticket};
 use crate::wire::text::Text;
@@ -47,6 +48,8 @@ pub(super) struct ProxyState {
     /// The latest version of ACP that it understands.
     pub(super) version: u64,
     pub(super) on_failure: OnFailure,
+    /// The MCP servers that concern it; none if all do.
+    pub(super) servers: Option<Arc<OwnServers>>,
     /// How long it may keep a message while nobody owes it an answer.
     pub(super) hold_time: Duration,
     /// Messages that were dropped or refused because the proxy had failed, and lets nothing past it then.
@@ -193,6 +196,7 @@ impl ProxyState {
             version: version(&setup.registration),
             on_failure: setup.on_failure,
             hold_time: setup.hold_time,
+            servers: setup.servers,
             shut_out: 0,
             status: Status::Ready,
             inbox: VecDeque::new(),

@@ -6,6 +6,7 @@ use super::parcel::{Body, Call, CallId, Direction, Edge, Lane, Parcel, Position,
 use super::proxy::{Hold, ProxyState, Status};
 use super::sessions::Sessions;
 use crate::audit::Recorder;
+use crate::grants::OwnServers;
 use crate::log::ProxyLog;
 use crate::message::{OnFailure, Outcome, Registration};
 use crate::saved_state;
@@ -86,6 +87,8 @@ pub struct ProxySetup {
     pub registration: Registration,
     /// What becomes of its messages when it fails.
     pub on_failure: OnFailure,
+    /// The MCP servers that concern it; none if all do.
+    pub servers: Option<Arc<OwnServers>>,
     /// How long it may hold a message while nothing that it sent on the message's behalf is unanswered.
     pub hold_time: Duration,
 }

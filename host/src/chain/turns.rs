@@ -3,6 +3,7 @@
 use super::parcel::{Body, CallId, Direction, Lane, Parcel, Position, Requester, Responder};
 use super::proxy::{Hold, Inbound, Owned, OwnedWhat, Status, What};
 use super::router::{Gate, Router};
+use crate::grants::is_mcp;
 use crate::message::{How, Message, Notification, Peer, Request, RequestId, Response, Ticket, Turn};
 use crate::wire::text::Text;
 use std::sync::Arc;
@@ -27,6 +28,12 @@ impl Router {
         if &**method == "initialize" {
             let request = matches!(parcel.body, Body::Request { .. });
             return (request && parcel.direction == Direction::Down).then_some(How::Intercept);
+        }
+        if let Some(servers) = &proxy.servers
+            && is_mcp(method)
+            && !servers.concern(parcel.text())
+        {
+            return None;
         }
         proxy.interests.of(parcel.direction, method)
     }

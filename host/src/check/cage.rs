@@ -75,6 +75,7 @@ impl Cage {
             registration,
             on_failure: OnFailure::Bypass,
             hold_time: loaded.limits.time(Limit::HoldTime),
+            servers: (!loaded.policy.hears_all_servers()).then(|| loaded.record.servers.clone()),
         };
         Self {
             router: Router::new(Role::Agent, vec![setup], Some(tally.clone())),

@@ -89,6 +89,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_shell_runs_nothing_of_what_a_stranger_wishes_for() {
+        assert_eq!(quoted("x=read-prompts,file:a.md"), "x=read-prompts,file:a.md");
+        assert_eq!(quoted("x=observe:client:$(id)"), "'x=observe:client:$(id)'");
+        assert_eq!(quoted("x='; id #"), r"'x='\''; id #'");
+        assert_eq!(quoted("x=file:**"), "'x=file:**'");
+    }
+
+    #[test]
     fn what_is_dangerous_is_told_apart_with_the_option_that_grants_it() {
         let (manifest, _) = Manifest::read(
             br#"{"name":"x","version":"1","grants":{"read-prompts":"to count","editor-commands":"runs tests","directory:/notes":""},"on-failure":"closed"}"#,

@@ -151,6 +151,7 @@ impl Driver {
                 registration,
                 on_failure,
                 hold_time: loaded.limits.time(Limit::HoldTime),
+                servers: (!loaded.policy.hears_all_servers()).then(|| loaded.record.servers.clone()),
             });
             records.push((loaded.name.clone(), loaded.record.clone()));
             let saved = SavedState::new(folder.as_deref(), &loaded.name, loaded.limits.get(Limit::State));

@@ -151,13 +151,13 @@ async fn start(
         serde_json::json!({
             "file": proxy.file.to_string_lossy(),
             "sha256": prepared.sha256,
-            "grants": policy.grants().iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "grants": policy.grants().iter().map(Grant::without_value).collect::<Vec<_>>(),
             "limits": limits.to_json(),
             "on-failure": on_failure.unwrap_or_default().name(),
         }),
     );
     let dangerous = policy.grants().iter().filter(|grant| !grant.is_ordinary());
-    let dangerous: Vec<String> = dangerous.map(ToString::to_string).collect();
+    let dangerous: Vec<String> = dangerous.map(Grant::without_value).collect();
     if !dangerous.is_empty() {
         audit.granted(&proxy.name, serde_json::json!({ "dangerous": dangerous }));
     }

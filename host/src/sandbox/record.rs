@@ -1,6 +1,7 @@
 //! What is kept of a proxy over the lives of its instances: the sessions that it was shown, what it has used lately, and what it
 //! tried and changed, for the audit.
 
+use crate::grants::OwnServers;
 use crate::limits::{Limit, Limits};
 use crate::message::{Change, Denial, Peer};
 use std::collections::{HashSet, VecDeque};
@@ -34,6 +35,8 @@ const OTHERS: &str = "(others)";
 /// What is kept of one proxy.
 #[derive(Debug)]
 pub struct Record {
+    /// The MCP servers that it serves.
+    pub servers: Arc<OwnServers>,
     kept: Mutex<Kept>,
     news: AtomicBool,
     /// Whether each change is kept with its texts.
@@ -106,6 +109,7 @@ impl Bucket {
 impl Record {
     pub(super) fn new(limits: &Limits, keeps_texts: bool) -> Self {
         Self {
+            servers: Arc::default(),
             kept: Mutex::new(Kept {
                 sessions: HashSet::new(),
                 order: VecDeque::new(),

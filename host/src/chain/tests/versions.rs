@@ -31,6 +31,7 @@ fn the_version_offered_is_the_least_that_intercepting_proxies_understand() {
             },
             on_failure: Default::default(),
             hold_time: HOLD_TIME,
+            servers: None,
         });
         let mut bench = Bench {
             router: Router::new(Role::Agent, setups.collect(), None),
@@ -50,6 +51,7 @@ fn a_proxy_cannot_change_the_protocol_version() {
         registration: registered(everything()),
         on_failure: Default::default(),
         hold_time: HOLD_TIME,
+        servers: None,
     };
     let mut bench = Bench {
         router: Router::new(Role::Agent, vec![setup], None),
