@@ -36,9 +36,12 @@ impl OwnServers {
     /// Whether the server or the connection that these params name is the proxy's own.
     pub(crate) fn concern(&self, params: Option<&Text>) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let named = |key| {
-            let name = params.and_then(|params| scan::string_member(params, key))?;
-            Some(known.contains(&name))
+        let named = |key: &str| {
+            let params = params?;
+            let place = scan::find(params, &format!("/{key}"))?;
+            // What is no text is nobody's, though some readers would take it for one.
+            let name: Option<String> = params.slice(place).decode();
+            Some(name.is_some_and(|name| known.contains(&name)))
         };
         // Whoever names both has to own both.
         match (named("connectionId"), named("serverId"), named("acpId")) {
@@ -71,6 +74,7 @@ mod tests {
             json!({"connectionId": "c2", "serverId": "s1"}),
             json!({}),
             json!({"connectionId": 7}),
+            json!({"serverId": "s1", "connectionId": ["c2"]}),
         ] {
             assert!(!concern(params.clone()), "{params}");
         }

@@ -5,7 +5,7 @@ mod instead;
 
 use super::bindings::consort::proxy::channel::Refusal;
 use super::record::Record;
-use crate::grants::{Checked, Policy, Right, is_mcp, originated, passed_on, unknown_session};
+use crate::grants::{Checked, Policy, Right, originated, passed_on, unknown_session};
 use crate::limits::{Limit, Limits};
 use crate::message::{
     Change, Denial, Message, Notification, Outcome, Peer, Receipt, Request, RequestId, Response, Sent, Ticket, Turn,
@@ -382,7 +382,7 @@ impl Ledger {
             return Err(reason);
         }
         let (Ok(after) | Err(after)) = outcome;
-        if let (true, Ok(result)) = (is_mcp(method), outcome) {
+        if let ("mcp/connect", Ok(result)) = (&**method, outcome) {
             self.record.servers.connected(result);
         }
         let change = || Change {
