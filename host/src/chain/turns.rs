@@ -86,6 +86,7 @@ impl Router {
             idle_at: None,
         };
         proxy.tickets.insert(ticket, owned);
+        self.watch_holding();
         let source = direction.source();
         self.enqueue(index, Inbound { source, ticket, what });
     }
