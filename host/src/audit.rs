@@ -207,8 +207,13 @@ impl Recorder {
     }
 
     /// A proxy was denied something: a method, for example, and why. The same again is counted.
-    pub fn denied(&self, proxy: &str, what: &str, detail: &str) {
-        self.count(Kind::Denied, proxy, what, detail, 1);
+    pub fn denied(&self, proxy: &str, what: &str, detail: &str, times: u64) {
+        self.count(Kind::Denied, proxy, what, detail, times);
+    }
+
+    /// A proxy did nothing about a message, which was taken from it. More of that are counted.
+    pub fn held(&self, proxy: &str, method: &str, cause: &str) {
+        self.count(Kind::Held, proxy, method, cause, 1);
     }
 
     /// A proxy failed.

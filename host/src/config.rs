@@ -8,13 +8,12 @@ mod sections;
 use crate::agent::AgentCommand;
 use crate::audit::Level;
 use crate::connection::ProxyOptions;
-use crate::message::OnFailure;
+pub use crate::folders::expand_home;
+use crate::units;
 use anyhow::Context;
 use reader::{Reader, one_line};
-pub(crate) use reader::{bytes, shown};
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -58,18 +57,6 @@ pub fn user_file() -> Option<PathBuf> {
     Some(folder.join("consort").join("consort.toml"))
 }
 
-/// A path with the home directory in the place of a leading `~/`: editors start programs without a shell, which would do it.
-pub fn expand_home(path: PathBuf) -> PathBuf {
-    expand(path, env::var_os("HOME"))
-}
-
-fn expand(path: PathBuf, home: Option<OsString>) -> PathBuf {
-    match (path.strip_prefix("~"), home) {
-        (Ok(rest), Some(home)) if !rest.as_os_str().is_empty() && !home.is_empty() => Path::new(&home).join(rest),
-        _ => path,
-    }
-}
-
 /// A proxy's name: its file's name without the ending, with a number behind it if `taken` says so.
 pub fn name_of(file: &Path, taken: impl Fn(&str) -> bool) -> String {
     let stem = file
@@ -86,15 +73,6 @@ pub fn name_of(file: &Path, taken: impl Fn(&str) -> bool) -> String {
             return name;
         }
         number += 1;
-    }
-}
-
-/// What a user calls a way to fail.
-pub(crate) fn on_failure(text: &str) -> Option<OnFailure> {
-    match text {
-        "bypass" => Some(OnFailure::Bypass),
-        "closed" => Some(OnFailure::Closed),
-        _ => None,
     }
 }
 
@@ -121,10 +99,10 @@ pub fn join(group: &str, members: &[ProxyOptions], proxies: &mut Vec<ProxyOption
 ///
 /// A sentence if it is none, or not among the allowed ones.
 pub(crate) fn size(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, String> {
-    reader::bytes(text)
+    units::bytes(text)
         .filter(|bytes| allowed.contains(bytes))
         .ok_or_else(|| {
-            let (least, most) = (reader::shown(*allowed.start()), reader::shown(*allowed.end()));
+            let (least, most) = (units::shown(*allowed.start()), units::shown(*allowed.end()));
             format!("it must be a size from {least} to {most}, such as \"16 MiB\"")
         })
 }
@@ -282,18 +260,6 @@ mod tests {
     fn a_command_that_is_a_path_is_relative_to_the_file() {
         let agent = parse("[agent]\ncommand = \"bin/agent\"").unwrap().agent.unwrap();
         assert_eq!(agent.program, "/etc/consort/bin/agent");
-    }
-
-    #[test]
-    fn only_a_leading_tilde_and_slash_is_the_home_directory() {
-        let expanded = |text: &str| expand(text.into(), Some("/home/me".into()));
-        assert_eq!(expanded("~/a/b.wasm"), Path::new("/home/me/a/b.wasm"));
-        for path in ["a/~/b", "~you/a", "~", "/a", ""] {
-            assert_eq!(expanded(path), Path::new(path));
-        }
-        for home in [None, Some(OsString::new())] {
-            assert_eq!(expand("~/a".into(), home), Path::new("~/a"));
-        }
     }
 
     #[test]

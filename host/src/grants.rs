@@ -6,9 +6,12 @@ mod grant;
 mod pattern;
 mod policy;
 mod profile;
+mod servers;
 
-pub(crate) use check::{Checked, initialize_answer, originated, passed_on, unknown_session};
+pub(crate) use check::{Checked, originated, passed_on, unknown_session};
 pub use grant::{FileGrant, Grant};
 pub use pattern::Pattern;
 pub use policy::{DirectoryGrant, Policy};
 pub use profile::{Profile, Right};
+pub use servers::OwnServers;
+pub(crate) use servers::is_mcp;

@@ -24,4 +24,5 @@ pub mod sandbox;
 pub mod saved_state;
 pub mod tap;
 pub mod trace;
+pub mod units;
 pub mod wire;

@@ -1,6 +1,7 @@
 //! Every limit that may be different for each proxy: its meaning, its default and the reason for that, what a manifest can ask
 //! for by itself, and how it is written. Must not know who enforces it.
 
+use crate::units;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -159,8 +160,8 @@ impl Limit {
     /// A sentence if it is none, or not among the allowed ones.
     pub fn parse(self, text: &str) -> Result<u64, String> {
         let value = match self.unit() {
-            Unit::Bytes => crate::config::bytes(text),
-            Unit::Time => milliseconds(text),
+            Unit::Bytes => units::bytes(text),
+            Unit::Time => units::milliseconds(text),
             Unit::Count => text.trim().parse().ok(),
         };
         self.check(value)
@@ -187,7 +188,7 @@ impl Limit {
     /// A value for a person.
     pub fn shown(self, value: u64) -> String {
         match self.unit() {
-            Unit::Bytes => crate::config::shown(value),
+            Unit::Bytes => units::shown(value),
             Unit::Time if value.is_multiple_of(SECOND) => format!("{} s", value / SECOND),
             Unit::Time => format!("{value} ms"),
             Unit::Count => value.to_string(),
@@ -199,20 +200,6 @@ impl fmt::Display for Limit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
     }
-}
-
-fn milliseconds(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.find(|character: char| !character.is_ascii_digit())?;
-    let (number, unit) = text.split_at(digits);
-    let factor = match unit.trim_start() {
-        "ms" => 1,
-        "s" => SECOND,
-        "min" => 60 * SECOND,
-        "h" => 3_600 * SECOND,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
 /// Some limits, as a manifest wishes or a user sets them.

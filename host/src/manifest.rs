@@ -73,7 +73,7 @@ impl Manifest {
         };
         let (name, version, description) = (text("name"), text("version"), text("description"));
         let on_failure = text("on-failure").and_then(|value| {
-            let known = crate::config::on_failure(&value);
+            let known = OnFailure::named(&value);
             if known.is_none() {
                 warnings.push(format!(
                     "`on-failure` must be \"bypass\" or \"closed\", not \"{value}\""
@@ -144,6 +144,12 @@ fn wishes(field: &Value, warnings: &mut Vec<String>) -> Vec<(Grant, String)> {
         return wishes;
     };
     for (name, reason) in field {
+        // A user who copies it into an option must not grant more than what is told as one thing.
+        if name.contains(|letter: char| letter == ',' || crate::log::is_unseen(letter)) {
+            let name = crate::log::named(name);
+            warnings.push(format!("`{name}` has a character in it that no grant has"));
+            continue;
+        }
         let grant: Grant = match name.parse() {
             Ok(grant) => grant,
             Err(reason) => {
@@ -249,6 +255,15 @@ mod tests {
             let (manifest, warnings) = Manifest::read(text);
             assert_eq!((manifest, warnings.len()), (Manifest::default(), 1));
         }
+    }
+
+    #[test]
+    fn a_wish_is_one_wish_and_plain_to_see() {
+        let (manifest, warnings) = Manifest::read(
+            br#"{"grants":{"originate:client:_x,everything":"","observe:client:_\u001b[2K":"","environment:A=\u202e":"","read-prompts":""}}"#,
+        );
+        assert_eq!((manifest.wishes.unwrap().len(), warnings.len()), (1, 3), "{warnings:?}");
+        assert!(warnings.iter().all(|warning| !warning.contains(['\u{1b}', '\u{202e}'])));
     }
 
     #[test]

@@ -207,6 +207,13 @@ pub enum OnFailure {
 }
 
 impl OnFailure {
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Bypass, Self::Closed]
+            .into_iter()
+            .find(|known| known.name() == name)
+    }
+
     /// The name in manifests and configurations.
     pub fn name(self) -> &'static str {
         match self {
@@ -223,6 +230,8 @@ pub struct Registration {
     pub interests: Vec<Interest>,
     /// The latest version of ACP that it understands, if it says so.
     pub protocol_version: Option<u16>,
+    /// What it wants to take part in and is not granted: what would have to be, as parts of sentences.
+    pub missing: Vec<String>,
 }
 
 /// Which messages a proxy wants.

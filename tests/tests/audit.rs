@@ -85,8 +85,12 @@ fn a_proxy_that_fails_is_there_from_its_start_to_the_end() {
     let file = default_file(home.path());
     let lines = read(&file);
     let of_proxy = events(&lines, Some("trap"));
-    assert_eq!(of_proxy[..3], ["started", "failed", "restarted"], "{lines:#?}");
-    assert_eq!(of_proxy[3], "failed", "{lines:#?}");
+    assert_eq!(
+        of_proxy[..4],
+        ["started", "granted", "failed", "restarted"],
+        "{lines:#?}"
+    );
+    assert_eq!(of_proxy[4], "failed", "{lines:#?}");
     assert_eq!(events(&lines, None), ["started", "ended"], "{lines:#?}");
     let of = |event: &str| {
         lines
@@ -215,7 +219,11 @@ fn two_processes_add_to_one_file() {
             .cloned()
             .collect();
         assert_eq!(events(&own, None), ["started", "ended"], "{lines:#?}");
-        assert_eq!(events(&own, Some("trap"))[..2], ["started", "failed"], "{lines:#?}");
+        assert_eq!(
+            events(&own, Some("trap"))[..3],
+            ["started", "granted", "failed"],
+            "{lines:#?}"
+        );
     }
     assert!(!default_file(home.path()).exists(), "another file was named");
 }

@@ -9,11 +9,11 @@
 //! | 26 | files and terminals of the editor | `neither_files_nor_terminals_of_the_editor_without_a_grant` |
 //! | 27 | answers for the user | `the_real_client_is_asked_and_its_answer_counts` |
 //! | 28 | adds MCP servers | `servers_with_commands_and_addresses_are_left_out_of_every_set_up` |
-//! | 29 | raises capabilities | `capabilities_are_cut_back_in_both_directions` |
+//! | 29 | raises capabilities | `capabilities_are_put_back_in_both_directions` |
 //! | 30 | versions, other sessions' traffic | `the_version_and_the_session_stay`, `another_session_s_updates_are_denied` |
 //! | 31 | sessions of its own | `another_session_is_not_prompted_or_cancelled` |
-//! | 32, 33 | prints, floods | `what_it_prints_never_reaches_the_client_and_is_bounded` |
-//! | 34 | escapes | `a_terminal_obeys_nothing_that_it_says`, and in `manifests.rs` |
+//! | 32, 33 | prints, floods | `manifests.rs`: `what_it_prints_never_reaches_the_client_and_is_bounded` |
+//! | 34 | escapes | `manifests.rs`: `a_terminal_obeys_nothing_that_it_says`, `a_terminal_obeys_nothing_in_a_manifest` |
 //! | 35 to 39 | files, disk, random numbers, exit, clocks | `grants_wasi.rs` |
 //! | 40 | makes the host panic | the unit test in `host/src/connection/contained.rs`: no way to it is known |
 
@@ -318,47 +318,42 @@ fn servers_with_commands_and_addresses_are_left_out_of_every_set_up() {
 }
 
 #[test]
-fn capabilities_are_cut_back_in_both_directions() {
+fn capabilities_are_put_back_in_both_directions() {
     let offer = json!({"protocolVersion": 1, "clientCapabilities": {"fs": {"readTextFile": true}, "terminal": false}});
-    let answer = json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": false, "promptCapabilities": {"image": true}}});
-    let raise = json!({"pass": {"id": 7, "edits": [
+    let answer = json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": false}});
+    let raised = json!({"pass": {"id": 7, "edits": [
         ["/protocolVersion", 2],
         ["/clientCapabilities/terminal", true],
         ["/clientCapabilities/fs/writeTextFile", true],
-        ["/clientCapabilities/fs/readTextFile", false],
         ["/extra", 1],
     ]}});
-    let raise_back = json!({"pass": {"edits": [
+    let raised_back = json!({"pass": {"edits": [
         ["/protocolVersion", 2],
         ["/agentCapabilities/loadSession", true],
         ["/agentCapabilities/promptCapabilities", {"audio": true}],
         ["/authMethods", [{"id": "evil"}]],
     ]}});
-    let script = script(
-        &["client *", "agent *"],
-        &[on("initialize", json!([raise])), on("response 7", json!([raise_back]))],
-    );
-    let ordinary = "change-prompts,change-answers,offer-tools";
-    let (mut client, listener, home) = Stage::of(&script, ordinary).fresh();
-    client.send_json(&request(1, "initialize", &offer));
-    let mut agent = listener.accept();
-    let initialize = agent.expect();
-    let cut = json!({"protocolVersion": 1, "clientCapabilities": {"fs": {"readTextFile": false}, "terminal": false}});
-    assert_eq!(initialize["params"], cut);
-    agent.answer(&initialize, &answer);
-    let cut = json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": false, "promptCapabilities": {}}});
-    assert_eq!(client.expect()["result"], cut);
-    client.end();
-    let lines = consort_tests::intruder::audit(home.path());
-    let denied = lines
-        .iter()
-        .filter(|line| line["what"] == "client initialize" && line["event"] == "denied");
-    // The same sentence for both, so it is counted.
-    assert_eq!(
-        denied.filter_map(|line| line["count"].as_u64()).sum::<u64>(),
-        2,
-        "{lines:#?}"
-    );
+    let ways = [
+        vec![on("initialize", json!([raised]))],
+        vec![
+            on("initialize", json!([{"pass": {"id": 7}}])),
+            on("response 7", json!([raised_back])),
+        ],
+    ];
+    for rules in ways {
+        let ordinary = "change-prompts,change-answers,offer-tools";
+        let (mut client, listener, home) = Stage::of(&script(&["client *", "agent *"], &rules), ordinary).fresh();
+        client.send_json(&request(1, "initialize", &offer));
+        let mut agent = listener.accept();
+        let initialize = agent.expect();
+        assert_eq!(initialize["params"], offer);
+        agent.answer(&initialize, &answer);
+        assert_eq!(client.expect()["result"], answer);
+        client.end();
+        let lines = consort_tests::intruder::audit(home.path());
+        let denied = |line: &Value| line["what"] == "client initialize" && line["event"] == "denied";
+        assert!(lines.iter().any(denied), "{lines:#?}");
+    }
 }
 
 #[test]

@@ -135,6 +135,55 @@ fn a_session_that_it_may_set_up_gets_no_server_by_another_spelling() {
 }
 
 #[test]
+fn a_connection_to_another_server_is_not_claimed() {
+    let actions = json!([
+        {"send": {"to": "agent", "result": r#"{"connectionId":"victim"}"#}},
+        ask("agent", 1, "mcp/message", r#"{"connectionId":"victim","method":"a"}"#),
+        ask("agent", 2, "mcp/message", r#"{"serverId":"mine","connectionId":["victim"],"method":"b"}"#),
+        ask("agent", 3, "mcp/message", r#"{"connectionId":"c1","CONNECTIONID":"victim","method":"c"}"#),
+        ask("agent", 4, "mcp/message", r#"{"connectionId":"c1","method":"fine"}"#),
+    ]);
+    let server = json!([{"type": "acp", "name": "own", "id": "mine"}]);
+    let rules = [
+        on("session/new", json!([edited("/mcpServers", &server)])),
+        on(
+            "mcp/connect",
+            json!([{"send": {"to": "agent", "result": r#"{"connectionId":"c1"}"#}}]),
+        ),
+        on("mcp/message", actions),
+    ];
+    let (mut client, listener, _home) =
+        Stage::of(&script(&["client session/new", "agent mcp/*"], &rules), "offer-tools").fresh();
+    client.send_json(&request(1, "initialize", &json!({"protocolVersion": 1})));
+    let mut agent = listener.accept();
+    let initialize = agent.expect();
+    agent.answer(&initialize, &json!({"protocolVersion": 1, "agentCapabilities": {}}));
+    client.expect();
+    client.send_json(&request(2, "session/new", &json!({"cwd": "/", "mcpServers": []})));
+    let new = agent.expect();
+    assert_eq!(new["params"]["mcpServers"], server);
+    agent.answer(&new, &json!({"sessionId": SESSION}));
+    client.expect();
+    agent.send_json(&request(3, "mcp/connect", &json!({"serverId": "mine"})));
+    assert_eq!(agent.expect()["result"]["connectionId"], "c1");
+    agent.send_json(&request(
+        4,
+        "mcp/message",
+        &json!({"connectionId": "c1", "method": "x"}),
+    ));
+    assert_eq!(agent.expect()["id"], 4);
+    let message = agent.expect();
+    assert_eq!(message["params"]["method"], "fine", "{message}");
+    // What is said over the other connection goes past it.
+    agent.send_json(&request(
+        5,
+        "mcp/message",
+        &json!({"connectionId": "victim", "method": "x"}),
+    ));
+    assert_eq!(client.expect()["params"]["connectionId"], "victim");
+}
+
+#[test]
 fn no_file_is_read_by_another_form_of_the_params() {
     let ways = [
         r#"{"sessionId":"s1","path":"secret"}"#,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Different things of one kind that are told apart for each proxy; the rest counts together.
-const MAX_DIFFERENT: usize = 64;
+const MAX_DIFFERENT: usize = 256;
 
 /// Bytes of a text that tells them apart.
 const MAX_TEXT: usize = 300;
@@ -26,6 +26,7 @@ const CHANGES_A_SECOND: f64 = 100.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Denied,
+    Held,
     ShutOut,
     /// Only counted, not told at once.
     Changed,
@@ -75,8 +76,11 @@ impl Counts {
             self.proxies.insert(repeated.proxy.into(), Vec::new());
         }
         let counters = self.proxies.get_mut(repeated.proxy)?;
-        let same =
-            |counter: &Counter| counter.kind == repeated.kind && *counter.what == *what && *counter.detail == *detail;
+        // What a proxy was denied or held is told apart by the method alone: it could think of as many details as it likes.
+        let exact = matches!(repeated.kind, Kind::Changed | Kind::ShutOut);
+        let same = |counter: &Counter| {
+            counter.kind == repeated.kind && *counter.what == *what && (!exact || *counter.detail == *detail)
+        };
         if let Some(counter) = counters.iter_mut().find(|counter| same(counter)) {
             return counter.add(repeated, &self.connection, now);
         }
@@ -147,6 +151,11 @@ impl Counter {
         let line = |event: &str| Line::new(event, Some(connection)).text("proxy", proxy);
         let line = match self.kind {
             Kind::Denied => line("denied").text("what", &self.what).text("detail", &self.detail),
+            Kind::Held => line("failed")
+                .text("class", "timeout")
+                .text("phase", "receive")
+                .text("method", &self.what)
+                .text("cause", &self.detail),
             Kind::ShutOut => line("shut-out").text("method", &self.what),
             Kind::Changed => line("changes").text("method", &self.what).text("to", &self.detail),
         };

@@ -85,7 +85,7 @@ fn what_was_counted_is_written_at_the_end() {
     let audit = folder.start(Level::Events);
     let recorder = audit.connection();
     for _ in 0..5 {
-        recorder.denied("p", "terminal/create", "not granted");
+        recorder.denied("p", "terminal/create", "not granted", 1);
         recorder.changes("p", "session/prompt", Peer::Agent, 1);
         recorder.shut_out("p", "session/update");
     }
@@ -151,7 +151,7 @@ fn a_file_that_cannot_be_written_does_no_harm() {
 fn without_a_file_nothing_is_recorded() {
     let recorder = Recorder::default();
     recorder.started(None, Value::Null);
-    recorder.denied("p", "m", "d");
+    recorder.denied("p", "m", "d", 1);
     recorder.digests("p", "m", Peer::Agent, None, None);
     recorder.ended();
 }

@@ -39,6 +39,7 @@ pub(super) fn registered(interests: Vec<Interest>) -> Registration {
     Registration {
         interests,
         protocol_version: None,
+        missing: Vec::new(),
     }
 }
 
@@ -75,6 +76,8 @@ impl Bench {
                 registration: registered(interests),
                 on_failure: OnFailure::Bypass,
                 hold_time: HOLD_TIME,
+                servers: None,
+                state: 1 << 20,
             }
         });
         let mut bench = Self {

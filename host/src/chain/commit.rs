@@ -20,6 +20,7 @@ impl Router {
         let Some(inbound) = self.proxies[index].running.take() else {
             return;
         };
+        self.proxies[index].turns += 1;
         match result {
             Err(fault) => self.failed(index, Some(inbound), &fault),
             Ok(result) if self.proxies[index].status == Status::Replaying => {
@@ -35,6 +36,7 @@ impl Router {
         if self.proxies[index].is_busy() {
             self.let_answers_pass(index, None);
         }
+        self.replay_if_unseen(index);
         self.settle();
         self.wake(index);
     }
@@ -60,7 +62,6 @@ impl Router {
         let Some(owned) = self.proxies[index].tickets.get_mut(&ticket) else {
             return;
         };
-        owned.idle_since = None;
         let mut fresh = Vec::new();
         for hold in &mut owned.holds {
             if hold.origin == origin && !std::mem::replace(&mut hold.turned, true) {
@@ -76,7 +77,6 @@ impl Router {
                 }
             }
         }
-        self.watch_holding();
     }
 
     /// The proxy does not own a message any more; what it held up goes on after this.
@@ -182,12 +182,15 @@ impl Router {
             let own = params.as_ref().and_then(cancelled_number);
             return self.cancel_own(index, own);
         }
-        if let Some(ticket) = on_behalf_of
-            && let Some(owned) = self.proxies[index].tickets.get(&ticket)
-            && owned.direction == direction
-            && matches!(owned.what, OwnedWhat::Notification { .. })
-        {
-            self.take_ticket(index, ticket);
+        if let Some(ticket) = on_behalf_of {
+            match self.proxies[index].tickets.get(&ticket) {
+                // What it carries on went on without the proxy while the turn ran.
+                None => return,
+                Some(owned) if owned.direction == direction && matches!(owned.what, OwnedWhat::Notification { .. }) => {
+                    self.take_ticket(index, ticket);
+                }
+                Some(_) => {}
+            }
         }
         let lane = self.carried_lane(&method, params.as_ref());
         let body = Body::Notification { method, params };
@@ -279,6 +282,7 @@ impl Router {
     /// The outcome of a request to the host.
     pub fn host_answer(&mut self, index: usize, operation: u64, outcome: Outcome) {
         let proxy = &mut self.proxies[index];
+        proxy.unreserve(operation);
         let own: Option<RequestId> = proxy
             .requests
             .iter()

@@ -83,6 +83,10 @@ impl Router {
             (_, Incoming::Request { id, method, params }) if method.starts_with(status::PREFIX) => {
                 self.consort_asked(&id, &method, params.as_ref());
             }
+            (_, Incoming::Notification { method, .. }) if method.starts_with(status::PREFIX) => {
+                let method = crate::log::named(&method);
+                tracing::warn!("a notification `{method}` was dropped: Consort answers requests only");
+            }
             (Phase::Fresh, Incoming::Request { id, method, .. }) => {
                 let first = match self.role {
                     Role::Agent => "initialize",

@@ -223,11 +223,21 @@ impl Router {
         let Ok(answer) = outcome else { return };
         for index in 0..self.proxies.len() {
             let proxy = &mut self.proxies[index];
-            if std::mem::take(&mut proxy.unseen) && proxy.status == Status::Ready && proxy.running.is_none() {
-                proxy.handshake.downstream = Some(answer.clone());
-                self.begin_replay(index);
-                self.wake(index);
+            if proxy.unseen {
+                // Better what came from behind it, if that was seen.
+                proxy.handshake.downstream.get_or_insert_with(|| answer.clone());
+                self.replay_if_unseen(index);
             }
+        }
+    }
+
+    /// An instance that was made while `initialize` was under way gets it as soon as it has nothing else to do.
+    pub(super) fn replay_if_unseen(&mut self, index: usize) {
+        let proxy = &self.proxies[index];
+        let ready = proxy.status == Status::Ready && proxy.running.is_none();
+        if proxy.unseen && ready && proxy.handshake.downstream.is_some() {
+            self.begin_replay(index);
+            self.wake(index);
         }
     }
 

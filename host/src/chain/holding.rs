@@ -1,6 +1,8 @@
 //! Messages that a proxy keeps for too long. The clock of one runs only while the proxy could do something about it: not while it
 //! waits for its turn, and not while somebody else owes an answer to what was sent on its behalf.
 
+use super::lanes::Lanes;
+use super::parcel::Requester;
 use super::proxy::{Inbound, Owned, OwnedWhat, Status, Target, What};
 use super::router::{Effect, Router};
 use crate::fault::{Class, Fault, Phase};
@@ -11,6 +13,14 @@ use std::time::{Duration, Instant};
 
 /// The longest time that `initialize` may be held, whatever the proxy's limit is: editors give up after 20 s, and every proxy gets it.
 const INITIALIZE_TIME: Duration = Duration::from_secs(5);
+
+/// How long it takes until the log hears again of a proxy that keeps messages.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
+
+/// Bytes of others' messages that may wait for a proxy which takes its time, and for how long: what waits for all of them together
+/// stops the reading of both sides at twice that.
+const MAX_BACKLOG: usize = 4 * 1024 * 1024;
+const BACKLOG_TIME: Duration = Duration::from_secs(5);
 
 /// The longest time between two looks.
 const LONGEST_WAIT: Duration = Duration::from_millis(1_250);
@@ -40,6 +50,9 @@ impl Router {
         }
         self.next_look = None;
         for index in 0..self.proxies.len() {
+            if self.is_stuck(index, now) {
+                self.end_stuck(index);
+            }
             if self.proxies[index].status != Status::Ready {
                 continue;
             }
@@ -52,6 +65,38 @@ impl Router {
         }
     }
 
+    /// Whether so much waits for a proxy that it holds up the reading of everybody, while it does next to nothing.
+    fn is_stuck(&mut self, index: usize, now: Instant) -> bool {
+        let proxy = &mut self.proxies[index];
+        let kept: usize = match proxy.running {
+            Some(_) => proxy.lanes.iter().map(Lanes::kept).sum(),
+            None => 0,
+        };
+        if proxy.status != Status::Ready || proxy.bytes_of_others() + kept < MAX_BACKLOG {
+            proxy.backlog = None;
+            return false;
+        }
+        let (since, turns) = *proxy.backlog.get_or_insert((now, proxy.turns));
+        let time = now.saturating_duration_since(since);
+        if time < BACKLOG_TIME {
+            return false;
+        }
+        let lately = proxy.turns - turns;
+        proxy.backlog = Some((now, proxy.turns));
+        lately < time.as_secs()
+    }
+
+    fn end_stuck(&mut self, index: usize) {
+        let proxy = &mut self.proxies[index];
+        proxy.backlog = None;
+        let running = proxy.running.take();
+        if running.is_some() {
+            self.effects.push_back(Effect::Abort { proxy: index });
+        }
+        let cause = "so much waited for it that nobody else could be read, and it took less than a message a second";
+        self.failed(index, running, &Fault::new(Class::Timeout, Phase::Receive, cause));
+    }
+
     /// Sets the clocks of what a proxy has, and finds what has been there for too long.
     fn look_at(&mut self, index: usize, now: Instant) -> Vec<Ticket> {
         let proxy = &self.proxies[index];
@@ -59,11 +104,19 @@ impl Router {
         for inbound in proxy.waiting() {
             waiting.extend(ticket_of(inbound));
         }
-        let asks = proxy.requests.values().any(|target| matches!(target, Target::Call(_)));
+        // What a request of its own is for, only the proxy knows, unless it says so.
+        let mut asks = false;
+        let mut asks_freely = false;
+        for target in proxy.requests.values() {
+            let Target::Call(call) = target else { continue };
+            asks = true;
+            let requester = self.calls.get(call).map(|call| &call.requester);
+            asks_freely |= matches!(requester, Some(Requester::Proxy { behalf: None, .. }));
+        }
         let idle: HashSet<Ticket> = proxy
             .tickets
             .iter()
-            .filter(|(ticket, owned)| !waiting.contains(*ticket) && !self.is_owed(owned, asks))
+            .filter(|(ticket, owned)| !waiting.contains(*ticket) && !self.is_owed(owned, asks, asks_freely))
             .map(|(ticket, _)| *ticket)
             .collect();
         let calls = &self.calls;
@@ -77,10 +130,12 @@ impl Router {
                 _ => proxy.hold_time,
             };
             match idle.contains(ticket) {
-                false => owned.idle_since = None,
+                // The clock stands still, and goes on later.
+                false => owned.idle_at = None,
                 true => {
-                    let since = *owned.idle_since.get_or_insert(now);
-                    if now.saturating_duration_since(since) >= most {
+                    let before = owned.idle_at.replace(now).unwrap_or(now);
+                    owned.idle += now.saturating_duration_since(before);
+                    if owned.idle >= most {
                         late.push(*ticket);
                     }
                 }
@@ -91,11 +146,11 @@ impl Router {
     }
 
     /// Whether somebody else owes an answer to what was sent on a message's behalf.
-    fn is_owed(&self, owned: &Owned, asks: bool) -> bool {
+    fn is_owed(&self, owned: &Owned, asks: bool, asks_freely: bool) -> bool {
         match &owned.what {
             OwnedWhat::Request(call) => self.calls.get(call).is_some_and(|record| {
                 let open = |child| self.calls.get(child).is_some_and(|child| !child.answered);
-                record.answered || record.children.iter().any(open)
+                record.answered || asks_freely || record.children.iter().any(open)
             }),
             OwnedWhat::Notification { .. } => asks,
         }
@@ -126,12 +181,19 @@ impl Router {
         };
         let fault = Fault::new(Class::Timeout, Phase::Receive, cause);
         let sentence = fault.sentence(&proxy.name);
-        tracing::error!("{sentence}");
-        let sessions: Vec<_> = self.proxies[index].session_of(ticket).into_iter().collect();
-        if self.notices {
-            self.notice(&sessions, &format!("{sentence}."));
+        let now = Instant::now();
+        // One that does this again and again must not fill the log.
+        let proxy = &mut self.proxies[index];
+        if proxy
+            .held_told
+            .is_none_or(|told| now.saturating_duration_since(told) >= TELL_AGAIN)
+        {
+            proxy.held_told = Some(now);
+            tracing::error!("{sentence}");
         }
-        self.audit.failed(&self.proxies[index].name, &fault);
+        let sessions: Vec<_> = self.proxies[index].session_of(ticket).into_iter().collect();
+        self.notice_incident(index, &sessions, &fault);
+        self.audit.held(&self.proxies[index].name, &method, &fault.cause);
         let error = self.fault_text(index, &fault, &sentence);
         match is_initialize(&method) && self.proxies[index].on_failure == OnFailure::Bypass {
             true => self.pass_initialize(index, ticket),
@@ -140,14 +202,19 @@ impl Router {
         self.proxies[index].closed.push(ticket);
     }
 
-    /// Nobody can work without `initialize`, and a proxy that holds it needs no right for that: it goes on as it came.
+    /// Nobody can work without `initialize`, and a proxy that holds it needs no right for that: it goes on as it came, or is answered with
+    /// what has come back for it.
     fn pass_initialize(&mut self, index: usize, ticket: Ticket) {
         let proxy = &self.proxies[index];
         let Some(OwnedWhat::Request(call)) = proxy.tickets.get(&ticket).map(|owned| &owned.what) else {
             return;
         };
+        let call = *call;
+        if let Some(answer) = proxy.handshake.downstream.clone() {
+            return self.answer_owned(index, ticket, call, Ok(answer));
+        }
         let what = What::Request {
-            call: *call,
+            call,
             method: "initialize".into(),
             params: proxy.handshake.params.clone(),
         };

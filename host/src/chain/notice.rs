@@ -3,12 +3,32 @@
 
 use super::parcel::Edge;
 use super::router::Router;
+use crate::fault::{Class, Fault};
 use crate::tap::{Hop, Kind, Place};
 use crate::wire::text::Text;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The most sessions that are told of one incident.
 const MAX_SESSIONS: usize = 8;
+
+/// Faults of one proxy within this time are one incident.
+const INCIDENT: Duration = Duration::from_secs(60);
+
+/// What has happened, after the proxy's name.
+fn happened(class: Class) -> &'static str {
+    match class {
+        Class::Load => "could not be started",
+        Class::Denied => "did what it is not allowed to do",
+        Class::Cpu => "computed for too long",
+        Class::Memory => "used too much memory",
+        Class::Flood => "sent too much",
+        Class::Trap => "crashed",
+        Class::Protocol => "broke the rules",
+        Class::Timeout => "took too long",
+        Class::Host => "made Consort fail, which is a fault of Consort",
+    }
+}
 
 /// The only version of ACP whose updates look like this.
 const VERSION: u64 = 1;
@@ -36,9 +56,33 @@ impl Router {
         sessions
     }
 
+    /// Tells of a fault that may begin an incident.
+    pub(super) fn notice_incident(&mut self, index: usize, sessions: &[Arc<str>], fault: &Fault) {
+        if !self.notices || sessions.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let proxy = &mut self.proxies[index];
+        if proxy
+            .noticed
+            .is_some_and(|at| now.saturating_duration_since(at) < INCIDENT)
+        {
+            return;
+        }
+        proxy.noticed = Some(now);
+        // What the proxy itself said of it has no place here: it would be read as Consort's own words.
+        let sentence = format!(
+            "proxy `{}` {} ({}). The log and the audit file tell more.",
+            proxy.name,
+            happened(fault.class),
+            fault.class.name()
+        );
+        self.notice(sessions, &sentence);
+    }
+
     /// Tells the user something in these sessions.
     pub(super) fn notice(&mut self, sessions: &[Arc<str>], sentence: &str) {
-        if self.answered_version != Some(VERSION) {
+        if !self.notices || self.answered_version != Some(VERSION) {
             return;
         }
         for session in sessions {

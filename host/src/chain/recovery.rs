@@ -25,9 +25,7 @@ impl Router {
         let error = self.fault_text(index, fault, &sentence);
         let after = self.proxies[index].restarts.next_wait(Instant::now());
         let sessions = self.sessions_at(index);
-        if after.is_zero() {
-            self.notice(&sessions, &format!("{sentence}."));
-        }
+        self.notice_incident(index, &sessions, fault);
         let untouched: Vec<Inbound> = running.into_iter().chain(self.drain_inbox(index)).collect();
         self.give_up_owned(index, &untouched, &error);
         for inbound in untouched {
@@ -78,6 +76,9 @@ impl Router {
             .copied()
             .collect();
         held.sort_unstable();
+        if self.proxies[index].on_failure == OnFailure::Bypass {
+            self.straighten_initialize(index);
+        }
         let requests = std::mem::take(&mut self.proxies[index].requests);
         for ticket in held {
             self.give_up_ticket(index, ticket, error);
@@ -94,6 +95,33 @@ impl Router {
             record.requester = Requester::Nobody;
             self.cancel_prompts(index, &[call]);
             self.cancel(call);
+        }
+    }
+
+    /// The answer to an `initialize` that the proxy has sent on goes straight to whoever asked.
+    fn straighten_initialize(&mut self, index: usize) {
+        let targets: Vec<_> = self.proxies[index]
+            .requests
+            .iter()
+            .map(|(own, target)| (*own, *target))
+            .collect();
+        for (own, target) in targets {
+            let Target::Call(call) = target else { continue };
+            let Some(record) = self.calls.get_mut(&call).filter(|record| !record.answered) else {
+                continue;
+            };
+            if let (
+                true,
+                Requester::Proxy {
+                    own: id,
+                    behalf: Some(_),
+                    ..
+                },
+            ) = (&*record.method == "initialize", &mut record.requester)
+            {
+                *id = None;
+                self.proxies[index].requests.remove(&own);
+            }
         }
     }
 
@@ -115,6 +143,17 @@ impl Router {
     }
 
     fn give_up_request(&mut self, index: usize, ticket: Ticket, call: CallId, error: &Text) {
+        // Nobody can work without `initialize`: what came back for it is good for whoever asked.
+        let is_initialize = self
+            .calls
+            .get(&call)
+            .is_some_and(|record| &*record.method == "initialize");
+        if is_initialize
+            && self.proxies[index].on_failure == OnFailure::Bypass
+            && let Some(answer) = self.proxies[index].handshake.downstream.clone()
+        {
+            return self.answer_owned(index, ticket, call, Ok(answer));
+        }
         let children = self
             .calls
             .get(&call)
@@ -199,11 +238,13 @@ impl Router {
         let proxy = &mut self.proxies[index];
         proxy.shut_out += 1;
         self.audit.shut_out(&proxy.name, method);
-        let method = crate::log::printable(method);
-        tracing::warn!(
-            "proxy `{}` has failed, so `{method}` was kept from going past it",
-            proxy.name
-        );
+        // The audit counts all; the log hears of them ever more rarely.
+        if proxy.shut_out.is_power_of_two() {
+            let (name, times, method) = (&proxy.name, proxy.shut_out, crate::log::named(method));
+            tracing::warn!(
+                "proxy `{name}` has failed, so `{method}` was kept from going past it ({times} messages so far)"
+            );
+        }
     }
 
     fn restart(&mut self, index: usize, after: Duration, sessions: &[Arc<str>]) {

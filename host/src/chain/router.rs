@@ -6,6 +6,7 @@ use super::parcel::{Body, Call, CallId, Direction, Edge, Lane, Parcel, Position,
 use super::proxy::{Hold, ProxyState, Status};
 use super::sessions::Sessions;
 use crate::audit::Recorder;
+use crate::grants::OwnServers;
 use crate::log::ProxyLog;
 use crate::message::{OnFailure, Outcome, Registration};
 use crate::saved_state;
@@ -65,6 +66,11 @@ pub enum Effect {
         /// How long to wait first.
         after: Duration,
     },
+    /// Give up the turn that this proxy has, and its instance. Its end must not be told any more.
+    Abort {
+        /// The proxy.
+        proxy: usize,
+    },
     /// The agent has `initialize` now and owes an answer.
     InitializeSent,
     /// Nobody waits for this operation any more.
@@ -86,6 +92,10 @@ pub struct ProxySetup {
     pub registration: Registration,
     /// What becomes of its messages when it fails.
     pub on_failure: OnFailure,
+    /// The MCP servers that concern it; none if all do.
+    pub servers: Option<Arc<OwnServers>>,
+    /// The most bytes of saved state, and so of one answer about it.
+    pub state: u64,
     /// How long it may hold a message while nothing that it sent on the message's behalf is unanswered.
     pub hold_time: Duration,
 }
@@ -243,7 +253,7 @@ impl Router {
         };
         // One that takes nothing but answers has a cap of its own: what is read next may be an answer.
         let waiting = self.proxies.iter().filter(|proxy| !proxy.is_busy());
-        waiting.map(|proxy| proxy.inbox_bytes() + kept(proxy)).sum()
+        waiting.map(|proxy| proxy.bytes_of_others() + kept(proxy)).sum()
     }
 
     /// Bytes of Consort's own answers that may still wait for the client, and for the agent.

@@ -29,7 +29,7 @@ impl Router {
                 if let Some(name) = &name
                     && !self.proxies.iter().any(|proxy| *proxy.name == **name)
                 {
-                    let reason = format!("no proxy is named `{}`", crate::log::printable(name));
+                    let reason = format!("no proxy is named `{}`", crate::log::named(name));
                     return Err(error_text(-32602, &reason, None));
                 }
                 self.retry(name.as_deref());
@@ -38,7 +38,7 @@ impl Router {
             _ => {
                 let reason = format!(
                     "Consort does not know `{}`; it knows _consort/proxies and _consort/retry",
-                    crate::log::printable(method)
+                    crate::log::named(method)
                 );
                 Err(error_text(-32601, &reason, None))
             }
@@ -73,6 +73,9 @@ impl Router {
                 continue;
             }
             tracing::warn!("proxy `{}` is tried again", proxy.name);
+            if proxy.restarts.rests() {
+                self.audit.retried(&proxy.name);
+            }
             proxy.restarts.forgive();
             self.effects.push_back(Effect::Restart {
                 proxy: index,

@@ -96,6 +96,11 @@ impl Router {
                 parcel = self.end_leg(index, call, behalf, parcel)?;
                 parcel.from = place;
             }
+            if let (Body::Response { method, outcome, .. }, Direction::Up) = (&parcel.body, parcel.direction)
+                && &**method == "initialize"
+            {
+                self.remember_downstream(index, &outcome.clone());
+            }
             self.copy_response(index, &parcel);
             return Some(parcel);
         }

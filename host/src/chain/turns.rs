@@ -3,9 +3,11 @@
 use super::parcel::{Body, CallId, Direction, Lane, Parcel, Position, Requester, Responder};
 use super::proxy::{Hold, Inbound, Owned, OwnedWhat, Status, What};
 use super::router::{Gate, Router};
+use crate::grants::is_mcp;
 use crate::message::{How, Message, Notification, Peer, Request, RequestId, Response, Ticket, Turn};
 use crate::wire::text::Text;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where the answer that comes of a response stands among what is kept back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,12 @@ impl Router {
         if &**method == "initialize" {
             let request = matches!(parcel.body, Body::Request { .. });
             return (request && parcel.direction == Direction::Down).then_some(How::Intercept);
+        }
+        if let Some(servers) = &proxy.servers
+            && is_mcp(method)
+            && !servers.concern(parcel.text())
+        {
+            return None;
         }
         proxy.interests.of(parcel.direction, method)
     }
@@ -74,9 +82,11 @@ impl Router {
             direction,
             what: owned,
             holds,
-            idle_since: None,
+            idle: Duration::ZERO,
+            idle_at: None,
         };
         proxy.tickets.insert(ticket, owned);
+        self.watch_holding();
         let source = direction.source();
         self.enqueue(index, Inbound { source, ticket, what });
     }

@@ -75,6 +75,8 @@ impl Cage {
             registration,
             on_failure: OnFailure::Bypass,
             hold_time: loaded.limits.time(Limit::HoldTime),
+            state: loaded.limits.get(Limit::State),
+            servers: (!loaded.policy.hears_all_servers()).then(|| loaded.record.servers.clone()),
         };
         Self {
             router: Router::new(Role::Agent, vec![setup], Some(tally.clone())),
@@ -199,10 +201,11 @@ impl Cage {
 
     fn news(&mut self) {
         let Some(news) = self.loaded.record.news() else { return };
-        for denial in news.denials {
-            match self.trial.denials.iter_mut().find(|(known, _)| *known == denial) {
-                Some((_, times)) => *times += 1,
-                None => self.trial.denials.push((denial, 1)),
+        for (denial, times) in news.denials {
+            let same = |(known, _): &&mut (Denial, u64)| known.peer == denial.peer && known.method == denial.method;
+            match self.trial.denials.iter_mut().find(same) {
+                Some((_, count)) => *count += times,
+                None => self.trial.denials.push((denial, times)),
             }
         }
     }
@@ -249,7 +252,8 @@ impl Cage {
                 };
                 self.router.proxy_restarted(proxy, result);
             }
-            Effect::Timer(_) | Effect::InitializeSent => {}
+            // Turns are over at once here, and time is turned on by hand.
+            Effect::Abort { .. } | Effect::Timer(_) | Effect::InitializeSent => {}
         }
     }
 

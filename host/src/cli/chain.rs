@@ -5,6 +5,7 @@ use crate::audit::{self, Audit, Level};
 use crate::config::{self, Configuration};
 use crate::connection::{ConnectionOptions, DEFAULT_MAX_LINE, ProxyOptions};
 use crate::grants::Grant;
+use crate::message::OnFailure;
 use crate::tap::OptionalTap;
 use crate::trace::Trace;
 use anyhow::{Context, bail};
@@ -102,7 +103,7 @@ impl ChainArguments {
         }
         for option in &self.failures {
             let (proxy, value) = proxy_of(&mut proxies, "--on-failure", "NAME=bypass or NAME=closed", option)?;
-            let on_failure = config::on_failure(value)
+            let on_failure = OnFailure::named(value)
                 .with_context(|| format!("--on-failure wants NAME=bypass or NAME=closed, not {option:?}"))?;
             proxy.on_failure = Some(on_failure);
         }

@@ -110,7 +110,7 @@ fn as_text(report: &Report, file: &str, paint: Paint) -> String {
             }
         }
     }
-    row("granted", &listed(report.grants.iter().map(ToString::to_string)));
+    row("granted", &listed(report.grants.iter().map(Grant::without_value)));
     let interests = report.interests.iter().map(|interest| {
         let how = match interest.how {
             crate::message::How::Observe => "sees",
@@ -253,7 +253,7 @@ fn as_json(report: &Report) -> Value {
         "sha256": report.sha256,
         "manifest": report.manifest.as_ref().map(|(manifest, _)| manifest.to_json()),
         "warnings": report.manifest.as_ref().map(|(_, warnings)| warnings),
-        "granted": report.grants.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "granted": report.grants.iter().map(Grant::without_value).collect::<Vec<_>>(),
         "interests": report.interests.iter().map(|interest| json!({
             "source": interest.source.name(),
             "method": interest.method,

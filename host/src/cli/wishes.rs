@@ -70,18 +70,31 @@ fn hint(dangerous: &[&(Grant, String)], file_name: &str) -> Option<String> {
         });
     }
     (!grants.is_empty()).then(|| {
-        let quoted = grants.iter().any(|grant| grant.contains(['*', ' ']));
-        let option = format!("{file_name}={}", grants.join(","));
-        match quoted {
-            true => format!("only if you allow it: --grant '{option}', or less of that"),
-            false => format!("only if you allow it: --grant {option}, or less of that"),
-        }
+        let option = quoted(&format!("{file_name}={}", grants.join(",")));
+        format!("only if you allow it: --grant {option}, or less of that")
     })
+}
+
+/// A word for a shell, which takes nothing in it for anything else.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "_-./:=,@%+".contains(letter);
+    match word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shell_runs_nothing_of_what_a_stranger_wishes_for() {
+        assert_eq!(quoted("x=read-prompts,file:a.md"), "x=read-prompts,file:a.md");
+        assert_eq!(quoted("x=observe:client:$(id)"), "'x=observe:client:$(id)'");
+        assert_eq!(quoted("x='; id #"), r"'x='\''; id #'");
+        assert_eq!(quoted("x=file:**"), "'x=file:**'");
+    }
 
     #[test]
     fn what_is_dangerous_is_told_apart_with_the_option_that_grants_it() {
@@ -102,6 +115,16 @@ mod tests {
                 "|only if you allow it: --grant x=editor-commands,directory:PATH=/notes, or less of that",
                 "fails|closed: when it fails, nothing goes past it",
             ]
+        );
+    }
+
+    #[test]
+    fn what_is_to_be_copied_runs_nothing() {
+        let (manifest, _) = Manifest::read(br#"{"grants":{"environment:A=$(id)'; id #":"","file:**":""}}"#);
+        let hint = rows(&manifest, "x", Paint(false)).pop().unwrap().1;
+        assert!(
+            hint.contains(r"--grant 'x=environment:A=$(id)'\''; id #,file:**'"),
+            "{hint}"
         );
     }
 }

@@ -1,6 +1,7 @@
 //! Typed looks into a TOML document, with file and line in what is said of a mistake. Must not know what stands in a
 //! configuration.
 
+use crate::units::{bytes, shown};
 use anyhow::anyhow;
 use serde_json::{Map, Number, Value};
 use std::ops::{Range, RangeInclusive};
@@ -155,20 +156,6 @@ pub(super) fn one_line(text: &str) -> String {
     text.lines().collect::<Vec<_>>().join(", ")
 }
 
-/// A size such as `16 MiB`, `16MiB`, `512 KiB` or `1 GiB`.
-pub(crate) fn bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.find(|character: char| !character.is_ascii_digit())?;
-    let (number, unit) = text.split_at(digits);
-    let factor = match unit.trim_start() {
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(factor)
-}
-
 /// The known name that the other one was probably meant to be.
 pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     known
@@ -198,16 +185,6 @@ fn distance(one: &str, other: &str) -> usize {
     previous[other.len()]
 }
 
-/// A number of bytes for a person, in the largest unit that leaves a whole number.
-pub(crate) fn shown(bytes: u64) -> String {
-    for (unit, size) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
-        if bytes >= size && bytes.is_multiple_of(size) {
-            return format!("{} {unit}", bytes / size);
-        }
-    }
-    format!("{bytes} bytes")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,17 +195,5 @@ mod tests {
         assert_eq!(nearest("proxy", &["agent", "proxies"]), Some("proxies"));
         assert_eq!(nearest("zzz", &["agent", "proxies"]), None);
         assert_eq!(nearest("x", &["a", "b"]), None);
-    }
-
-    #[test]
-    fn sizes_are_read_and_shown() {
-        for (text, size) in [("16 MiB", 16 << 20), ("1GiB", 1 << 30), (" 3 KiB", 3 << 10)] {
-            assert_eq!(bytes(text), Some(size));
-            assert_eq!(bytes(&shown(size)), Some(size));
-        }
-        for text in ["16", "MiB", "1 TiB", "-1 KiB", "99999999999999999999 KiB"] {
-            assert_eq!(bytes(text), None, "{text}");
-        }
-        assert_eq!(shown(1025), "1025 bytes");
     }
 }

@@ -1,7 +1,6 @@
 //! The sections of `consort.toml` and what may stand in each.
 
 use super::groups::Groups;
-use super::on_failure;
 use super::reader::{Item, Reader, Table};
 use super::{Configuration, LINES, NO_CONFIGURATION, is_name, name_of};
 use crate::agent::AgentCommand;
@@ -9,6 +8,7 @@ use crate::audit::Level;
 use crate::connection::ProxyOptions;
 use crate::grants::Grant;
 use crate::limits::{Limit, Settings, Unit};
+use crate::message::OnFailure;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::Path;
@@ -154,7 +154,7 @@ impl Reader<'_> {
         let on_failure = match table.get("on-failure") {
             None => None,
             Some(item) => Some(
-                on_failure(self.string(item, "on-failure")?)
+                OnFailure::named(self.string(item, "on-failure")?)
                     .ok_or_else(|| self.wrong(item.span(), "`on-failure` must be \"bypass\" or \"closed\""))?,
             ),
         };

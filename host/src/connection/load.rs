@@ -151,13 +151,13 @@ async fn start(
         serde_json::json!({
             "file": proxy.file.to_string_lossy(),
             "sha256": prepared.sha256,
-            "grants": policy.grants().iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "grants": policy.grants().iter().map(Grant::without_value).collect::<Vec<_>>(),
             "limits": limits.to_json(),
             "on-failure": on_failure.unwrap_or_default().name(),
         }),
     );
     let dangerous = policy.grants().iter().filter(|grant| !grant.is_ordinary());
-    let dangerous: Vec<String> = dangerous.map(ToString::to_string).collect();
+    let dangerous: Vec<String> = dangerous.map(Grant::without_value).collect();
     if !dangerous.is_empty() {
         audit.granted(&proxy.name, serde_json::json!({ "dangerous": dangerous }));
     }
@@ -171,12 +171,21 @@ async fn start(
     let configuration = Text::parse(&proxy.configuration, usize::MAX)
         .map_err(|reason| Fault::new(Class::Load, Phase::Start, format!("its configuration is {reason}")))?;
     let (instance, registration) = contained(Phase::Start, Instance::start(&loaded, configuration.clone())).await?;
+    let on_failure = on_failure.unwrap_or_default();
+    // Who lets everything past it because it gets nothing does not protect, whatever its rules say.
+    if let (OnFailure::Closed, [first, ..]) = (on_failure, registration.missing.as_slice()) {
+        let cause = format!(
+            "it is there to protect (`on-failure` is \"closed\"), but {first}; give it that with --grant or `grant` in consort.toml, \
+             or let it run without with `on-failure = \"bypass\"`"
+        );
+        return Err(Fault::new(Class::Denied, Phase::Start, cause));
+    }
     Ok(Started {
         loaded,
         configuration,
         instance,
         registration,
-        on_failure: on_failure.unwrap_or_default(),
+        on_failure,
     })
 }
 

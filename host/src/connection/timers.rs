@@ -19,6 +19,8 @@ pub(super) enum Due {
         /// The proxy.
         proxy: usize,
     },
+    /// Count up what proxies have changed.
+    Tally,
     /// Let the chain look at its own times.
     Chain,
     /// The agent with this number has had long enough for its first answer.

@@ -5,10 +5,10 @@ use crate::message::{Denial, Peer};
 use crate::sandbox::Record;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How often changes are counted up.
-const TALLY: Duration = Duration::from_secs(30);
+/// How long changes may wait until they are counted up.
+pub(super) const TALLY: Duration = Duration::from_secs(30);
 
 /// Denials that are told apart in the log; the audit has the rest.
 const MAX_LOGGED: usize = 256;
@@ -18,7 +18,6 @@ pub(super) struct Told {
     audit: Recorder,
     proxies: Vec<(Arc<str>, Arc<Record>)>,
     logged: HashSet<(usize, String)>,
-    tallied: Instant,
 }
 
 impl Told {
@@ -27,7 +26,6 @@ impl Told {
             audit,
             proxies,
             logged: HashSet::new(),
-            tallied: Instant::now(),
         };
         // What their start has brought.
         for index in 0..told.proxies.len() {
@@ -43,11 +41,8 @@ impl Told {
         };
         let Some(news) = record.news() else { return };
         let name = name.clone();
-        for denial in &news.denials {
-            self.denied(index, &name, denial);
-        }
-        for _ in 0..news.lost_denials {
-            self.audit.denied(&name, "(others)", "");
+        for (denial, times) in &news.denials {
+            self.denied(index, &name, denial, *times);
         }
         for change in news.changes {
             let to = change.source.opposite().unwrap_or(Peer::Host);
@@ -55,14 +50,11 @@ impl Told {
             self.audit.digests(&name, &change.method, to, before, after);
         }
         self.audit.lost(news.lost_changes);
-        if self.tallied.elapsed() >= TALLY {
-            self.tally();
-        }
     }
 
-    fn denied(&mut self, index: usize, name: &str, denial: &Denial) {
+    fn denied(&mut self, index: usize, name: &str, denial: &Denial, times: u64) {
         let what = format!("{} {}", denial.peer.name(), denial.method);
-        self.audit.denied(name, &what, &denial.reason);
+        self.audit.denied(name, &what, &denial.reason, times);
         let key = (index, denial.reason.clone());
         if self.logged.len() < MAX_LOGGED && self.logged.insert(key) {
             tracing::warn!("proxy `{name}` was denied something: {}", denial.reason);
@@ -71,7 +63,6 @@ impl Told {
 
     /// Counts up what proxies have changed.
     pub(super) fn tally(&mut self) {
-        self.tallied = Instant::now();
         for (name, record) in &self.proxies {
             for (source, method, count) in record.take_changed() {
                 let to = source.opposite().unwrap_or(Peer::Host);

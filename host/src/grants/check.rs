@@ -3,6 +3,7 @@
 
 use super::policy::Policy;
 use super::profile::Right;
+use super::servers::{OwnServers, is_mcp};
 use crate::message::Peer;
 use crate::wire::edit::{self, Edit};
 use crate::wire::scan;
@@ -33,6 +34,7 @@ fn is_setup(method: &str) -> bool {
 /// are the same as before, each of them once, with something changed only inside of them.
 pub(crate) fn passed_on(
     policy: &Policy,
+    servers: &OwnServers,
     source: Peer,
     method: &str,
     original: Option<&Text>,
@@ -40,10 +42,9 @@ pub(crate) fn passed_on(
     same_members: bool,
 ) -> Checked {
     if method == "initialize" {
-        return match (original, changed) {
-            _ if policy.set_up => Checked::Fine,
-            (Some(original), Some(changed)) => lowered(original, changed, "clientCapabilities"),
-            _ => Checked::Denied("`initialize` must keep its params".into()),
+        return match policy.set_up {
+            true => Checked::Fine,
+            false => Checked::Denied(INITIALIZE.into()),
         };
     }
     if !policy.may(Right::Intercept, source, method) {
@@ -54,23 +55,19 @@ pub(crate) fn passed_on(
     if !same_members && let Err(reason) = same_session(method, original, changed) {
         return Checked::Denied(reason);
     }
-    match (original, changed) {
-        (Some(original), Some(changed)) if is_setup(method) => setup(policy, original, changed),
-        _ => Checked::Fine,
+    if !is_setup(method) || (policy.set_up && policy.any_servers) {
+        return Checked::Fine;
     }
-}
-
-/// Looks at an answer to `initialize` that is another one than came from the agent's side.
-pub(crate) fn initialize_answer(policy: &Policy, original: &Text, changed: &Text) -> Checked {
-    match policy.set_up {
-        true => Checked::Fine,
-        false => lowered(original, changed, "agentCapabilities"),
+    match (original, changed) {
+        (Some(original), Some(changed)) => setup(policy, servers, original, changed),
+        _ => Checked::Denied(format!("`{method}` must keep its params")),
     }
 }
 
 /// Looks at a message of a proxy's own making. `knows` says whether it was shown a session.
 pub(crate) fn originated(
     policy: &Policy,
+    servers: &OwnServers,
     to: Peer,
     method: &str,
     params: Option<&Text>,
@@ -80,7 +77,12 @@ pub(crate) fn originated(
         let missing = Policy::missing(Right::Originate, to, method);
         return Err(format!("sending `{}` needs {missing}", crate::log::named(method)));
     }
-    let Some(params) = params else { return Ok(()) };
+    let Some(params) = params else {
+        return match is_mcp(method) && !policy.any_connection {
+            true => Err(NO_OBJECT.into()),
+            false => Ok(()),
+        };
+    };
     if to == Peer::Host {
         return Ok(());
     }
@@ -92,11 +94,17 @@ pub(crate) fn originated(
     if scan::is_twice(params, "sessionId") {
         return Err(TWICE.into());
     }
+    if is_mcp(method) && !policy.any_connection && SERVER_KEYS.iter().any(|key| is_unclear(params, key)) {
+        return Err("it names its MCP server or connection in more than one way".into());
+    }
     if !policy.any_session {
         session_is_known(params, knows)?;
     }
+    if is_mcp(method) && !policy.any_connection && !servers.concern(Some(params)) {
+        return Err("it serves no such MCP server, or has no such connection".into());
+    }
     match is_setup(method) {
-        true => own_set_up(policy, params),
+        true => own_set_up(policy, servers, params),
         false => Ok(()),
     }
 }
@@ -123,7 +131,7 @@ pub(crate) fn unknown_session(session: &str) -> String {
 }
 
 /// The set-up of a session of the proxy's own: agents take commands and more from what they find there.
-fn own_set_up(policy: &Policy, params: &Text) -> Result<(), String> {
+fn own_set_up(policy: &Policy, own: &OwnServers, params: &Text) -> Result<(), String> {
     const PLAIN: [&str; 4] = ["sessionId", "cwd", "additionalDirectories", "mcpServers"];
     let Some(fields) = params.decode::<Map<String, Value>>() else {
         return Err(NO_OBJECT.into());
@@ -142,14 +150,14 @@ fn own_set_up(policy: &Policy, params: &Text) -> Result<(), String> {
     if scan::is_twice(params, "mcpServers") || !scan::lookalikes(params, "mcpServers").is_empty() {
         return Err("`mcpServers` is there twice".into());
     }
-    let own = match fields.get("mcpServers") {
+    let all_own = match fields.get("mcpServers") {
         None | Some(Value::Null) => true,
         Some(Value::Array(_)) => servers(params)
             .into_iter()
-            .all(|server| own_server(policy, &server).is_some()),
+            .all(|server| own_server(policy, own, &[], &server).is_some()),
         Some(_) => false,
     };
-    own.then_some(()).ok_or_else(|| SERVERS.into())
+    all_own.then_some(()).ok_or_else(|| SERVERS.into())
 }
 
 const TWICE: &str = "`sessionId` is there twice";
@@ -158,25 +166,45 @@ const LOOKALIKE: &str = "a key in it looks like `sessionId`";
 
 const NO_OBJECT: &str = "the params must be an object";
 
+const INITIALIZE: &str = "changing `initialize` needs the grant `session-setup` (changes how sessions are set up, and what editor and agent say they can do)";
+
 const SERVERS: &str = "adding MCP servers that it does not serve itself needs the grant `add-mcp-servers`";
 
 /// A message stays in its session.
 fn same_session(method: &str, original: Option<&Text>, changed: Option<&Text>) -> Result<(), String> {
-    let session = |text: &Text| scan::find(text, "/sessionId").map(|range| text.slice(range).to_vec());
-    if original.and_then(session) != changed.and_then(session) {
-        return Err(format!("`{}` must stay in its session", crate::log::named(method)));
+    let member = |text: &Text, key: &str| {
+        let range = scan::find(text, &format!("/{key}"))?;
+        Some(text.slice(range).to_vec())
+    };
+    let servers: &[&str] = if is_mcp(method) { &SERVER_KEYS } else { &[] };
+    for key in ["sessionId"].iter().chain(servers) {
+        if original.and_then(|text| member(text, key)) != changed.and_then(|text| member(text, key)) {
+            let method = crate::log::named(method);
+            return Err(match *key {
+                "sessionId" => format!("`{method}` must stay in its session"),
+                key => format!("`{method}` must keep its `{key}`"),
+            });
+        }
+        let Some(changed) = changed else { continue };
+        if scan::is_twice(changed, key) {
+            return Err(format!("`{key}` is there twice"));
+        }
+        if !same_lookalikes(original, changed, key) {
+            return Err(format!("a key in it looks like `{key}`"));
+        }
     }
-    let Some(changed) = changed else { return Ok(()) };
-    if original.is_some_and(scan::is_object) && !scan::is_object(changed) {
-        return Err(NO_OBJECT.into());
+    match original.is_some_and(scan::is_object) && changed.is_some_and(|changed| !scan::is_object(changed)) {
+        true => Err(NO_OBJECT.into()),
+        false => Ok(()),
     }
-    if scan::is_twice(changed, "sessionId") {
-        return Err(TWICE.into());
-    }
-    match same_lookalikes(original, changed, "sessionId") {
-        true => Ok(()),
-        false => Err(LOOKALIKE.into()),
-    }
+}
+
+/// The members that name MCP servers and connections to them.
+const SERVER_KEYS: [&str; 3] = ["connectionId", "serverId", "acpId"];
+
+/// Whether a member is there twice, or something looks like it.
+fn is_unclear(params: &Text, key: &str) -> bool {
+    scan::is_twice(params, key) || !scan::lookalikes(params, key).is_empty()
 }
 
 /// Whether nothing that looks like a key was put in or changed.
@@ -192,25 +220,39 @@ fn servers(params: &Text) -> Vec<Box<RawValue>> {
         .unwrap_or_default()
 }
 
-/// A server that the proxy serves itself, with nothing in its entry that somebody else could take for a command or an address.
-fn own_server(policy: &Policy, server: &RawValue) -> Option<Box<RawValue>> {
+/// The names by which an entry's server can be told from others.
+fn names(entry: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    ["id", "serverId", "acpId"]
+        .into_iter()
+        .filter_map(|key| entry.get(key)?.as_str())
+}
+
+/// A server that the proxy serves itself, with nothing in its entry that somebody else could take for a command or an address, and
+/// with no name that one of the others has.
+fn own_server(policy: &Policy, own: &OwnServers, others: &[Box<RawValue>], server: &RawValue) -> Option<Box<RawValue>> {
     let entry: Map<String, Value> = serde_json::from_str(server.get()).ok()?;
     if !policy.own_servers || entry.get("type") != Some(&json!("acp")) {
         return None;
     }
     let plain: Map<String, Value> = entry
         .into_iter()
-        .filter(|(key, value)| matches!(key.as_str(), "type" | "name" | "id" | "serverId") && value.is_string())
+        .filter(|(key, value)| {
+            matches!(key.as_str(), "type" | "name" | "id" | "serverId" | "acpId") && value.is_string()
+        })
         .collect();
-    serde_json::value::to_raw_value(&plain).ok()
+    for other in others {
+        let other: Map<String, Value> = serde_json::from_str(other.get()).unwrap_or_default();
+        if names(&other).any(|taken| names(&plain).any(|name| name == taken)) {
+            return None;
+        }
+    }
+    let remembered = names(&plain).all(|name| own.add(name));
+    remembered.then(|| serde_json::value::to_raw_value(&plain).ok())?
 }
 
 /// The set-up of a session: servers can be added as far as the policy goes, and nothing else can be changed without the right to
 /// all of it.
-fn setup(policy: &Policy, original: &Text, changed: &Text) -> Checked {
-    if policy.set_up && policy.any_servers {
-        return Checked::Fine;
-    }
+fn setup(policy: &Policy, own: &OwnServers, original: &Text, changed: &Text) -> Checked {
     let plain = || !scan::is_twice(changed, "mcpServers") && same_lookalikes(Some(original), changed, "mcpServers");
     let base = match policy.set_up && plain() {
         true => changed,
@@ -223,7 +265,7 @@ fn setup(policy: &Policy, original: &Text, changed: &Text) -> Checked {
         let known = before.iter().any(|known| known.get() == server.get());
         match known || policy.any_servers {
             true => kept.push(server),
-            false => match own_server(policy, &server) {
+            false => match own_server(policy, own, &before, &server) {
                 Some(own) => kept.push(own),
                 None => left_out = true,
             },
@@ -246,43 +288,6 @@ fn setup(policy: &Policy, original: &Text, changed: &Text) -> Checked {
         None
     };
     Checked::As(text, cut)
-}
-
-/// `initialize` with nothing raised in it: what one side says it can do may only become less on the way.
-fn lowered(original: &Text, changed: &Text, capabilities: &str) -> Checked {
-    let (Some(before), Some(after)) = (original.decode::<Value>(), changed.decode::<Value>()) else {
-        return Checked::Denied("`initialize` must be an object".into());
-    };
-    let mut edits = Vec::new();
-    let versions = [&before, &after].map(|value| value.get("protocolVersion").and_then(Value::as_u64));
-    if let [Some(offered), Some(wanted)] = versions
-        && wanted < offered
-    {
-        edits.push(Edit::Replace("/protocolVersion".into(), Text::of(&wanted)));
-    }
-    if let Some(old) = before.get(capabilities) {
-        let new = meet(old, after.get(capabilities).unwrap_or(&Value::Null));
-        if new != *old {
-            edits.push(Edit::Replace(format!("/{capabilities}"), Text::of(&new)));
-        }
-    }
-    let text = edit::apply(original, &edits).unwrap_or_else(|_| original.clone());
-    let same = text.decode::<Value>() == Some(after);
-    let cut = (!same).then_some("`initialize` was put back: `session-setup` is not granted");
-    Checked::As(text, cut)
-}
-
-/// The smaller of two capabilities; what cannot be compared stays as it was.
-fn meet(old: &Value, new: &Value) -> Value {
-    match (old, new) {
-        (Value::Object(old), Value::Object(new)) => Value::Object(
-            old.iter()
-                .filter_map(|(key, old)| Some((key.clone(), meet(old, new.get(key)?))))
-                .collect(),
-        ),
-        (_, Value::Null | Value::Bool(false)) => new.clone(),
-        _ => old.clone(),
-    }
 }
 
 #[cfg(test)]

@@ -124,7 +124,8 @@ impl Grant {
             Self::Raw { right, peer, pattern } => Profile::ALL
                 .iter()
                 .any(|profile| profile.is_ordinary() && profile.gives(*right, *peer, pattern)),
-            Self::File(FileGrant::Named(_)) => true,
+            // What begins with a dot is for programs, and often a secret.
+            Self::File(FileGrant::Named(path)) => !path.split('/').any(|part| part.starts_with('.')),
             Self::File(FileGrant::Below(_)) | Self::Directory { .. } | Self::Environment { .. } => false,
         }
     }
@@ -152,6 +153,14 @@ impl Grant {
             Self::Directory { host, write: false, .. } => format!("reads the directory {}", host.display()),
             Self::Directory { host, write: true, .. } => format!("reads and writes the directory {}", host.display()),
             Self::Environment { name, .. } => format!("knows the environment variable {name}"),
+        }
+    }
+
+    /// As it is written, without the value of a variable, which may be a secret.
+    pub fn without_value(&self) -> String {
+        match self {
+            Self::Environment { name, .. } => format!("environment:{name}"),
+            other => other.to_string(),
         }
     }
 
@@ -214,7 +223,7 @@ impl Grant {
             Self::Directory { host, guest, write } => {
                 // A proxy finds it by the name that the user wrote.
                 let guest = guest.or_else(|| Some(host.to_string_lossy().into_owned()));
-                let host = base.join(crate::config::expand_home(host));
+                let host = base.join(crate::folders::expand_home(host));
                 Self::Directory { host, guest, write }
             }
             other => other,
@@ -248,6 +257,13 @@ impl FromStr for Grant {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(unseen) = text.chars().find(|character| crate::log::is_unseen(*character)) {
+            return Err(format!(
+                "the grant `{}` has a character in it that cannot be seen: {}",
+                crate::log::named(text),
+                unseen.escape_unicode()
+            ));
+        }
         if let Some(profile) = Profile::ALL.into_iter().find(|profile| profile.name() == text) {
             return Ok(Self::Profile(profile));
         }
@@ -310,7 +326,7 @@ fn unknown(text: &str) -> String {
     let names: Vec<&str> = Profile::ALL.iter().map(|profile| profile.name()).collect();
     format!(
         "there is no grant `{}`; there are {}, file:PATH, directory:PATH, directory-write:PATH, environment:NAME and RIGHT:PEER:METHOD",
-        crate::log::printable(text),
+        crate::log::named(text),
         names.join(", ")
     )
 }
@@ -359,6 +375,9 @@ mod tests {
             "directory:",
             "environment:=x",
             "nonsense:client:x",
+            "observe:client:\u{1b}[2J",
+            "directory:/a\nb",
+            "file:a\u{202e}b",
         ] {
             assert!(text.parse::<Grant>().is_err(), "{text}");
         }
@@ -380,6 +399,8 @@ mod tests {
             "everything",
             "file:**",
             "file:docs/**",
+            "file:.env",
+            "file:config/.secrets/token",
             "directory:/tmp",
             "environment:LANG",
             "observe:client:*",

@@ -28,6 +28,8 @@ pub struct Policy {
     pub(super) any_servers: bool,
     /// MCP servers that the proxy itself serves may be added to a session.
     pub(super) own_servers: bool,
+    /// MCP connections may be used that are not to servers of its own.
+    pub(super) any_connection: bool,
     /// Sessions may be named that the proxy was not shown.
     pub(super) any_session: bool,
     /// `initialize` and the set-up of sessions may be changed at will.
@@ -81,6 +83,7 @@ impl Policy {
                 }
                 self.own_servers |= matches!(profile, Profile::OfferTools | Profile::Everything);
                 self.any_servers |= matches!(profile, Profile::AddMcpServers | Profile::Everything);
+                self.any_connection |= matches!(profile, Profile::Everything);
                 self.any_session |= matches!(profile, Profile::OwnSessions | Profile::Everything);
                 self.set_up |= matches!(profile, Profile::SessionSetup | Profile::Everything);
             }
@@ -113,6 +116,11 @@ impl Policy {
     /// Whether it may read a file of a session's working directory.
     pub fn may_read(&self, path: &str) -> bool {
         self.files.iter().any(|file| file.allows(path))
+    }
+
+    /// Whether MCP messages of all servers concern it, and not only those of its own.
+    pub fn hears_all_servers(&self) -> bool {
+        self.any_connection
     }
 
     /// Whether it may name sessions that it was not shown.

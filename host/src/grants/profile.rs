@@ -125,14 +125,16 @@ impl Profile {
             Self::ReadPrompts => "reads your prompts",
             Self::ChangePrompts => "changes your prompts",
             Self::ReadAnswers => "reads the agent's answers",
-            Self::ChangeAnswers => "changes the agent's answers, or answers in its place",
+            Self::ChangeAnswers => "reads your prompts, and changes the agent's answers or answers in its place",
             Self::OfferTools => "offers tools to the agent",
             Self::KeepState => "keeps notes of its own on this computer",
             Self::DecidePermissions => "decides what the agent may do",
             Self::EditorFiles => "reads and writes files through your editor",
             Self::EditorCommands => "runs commands through your editor",
             Self::AddMcpServers => "adds MCP servers that run commands or use the network",
-            Self::OwnSessions => "starts and prompts sessions of its own",
+            Self::OwnSessions => {
+                "starts and prompts sessions of its own, and reads and changes what the agent says in any"
+            }
             Self::SessionSetup => "changes how sessions are set up, and what editor and agent say they can do",
             Self::Everything => "sees and changes everything",
         }
@@ -263,6 +265,27 @@ impl Profile {
                 Rule(Originate, Host, "*"),
             ],
         }
+    }
+
+    /// Whether a method is one that some profile tells apart: what is said of it must not be lost among names that a proxy invents.
+    pub(crate) fn knows(method: &str) -> bool {
+        const OF_PREFIXES: [&str; 13] = [
+            "fs/read_text_file",
+            "fs/write_text_file",
+            "terminal/create",
+            "terminal/output",
+            "terminal/release",
+            "terminal/kill",
+            "terminal/wait_for_exit",
+            "mcp/connect",
+            "mcp/message",
+            "mcp/disconnect",
+            "elicitation/create",
+            "host/file/read",
+            "host/state/set",
+        ];
+        let exact = |profile: &Self| profile.rules().iter().any(|Rule(_, _, pattern)| *pattern == method);
+        OF_PREFIXES.contains(&method) || Self::ALL.iter().any(exact)
     }
 
     /// Whether it gives this right for all of these methods.

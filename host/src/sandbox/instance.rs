@@ -78,12 +78,18 @@ impl Instance {
         }
         let wanted: Vec<Interest> = answer.interests.into_iter().map(interest).collect::<Result<_, _>>()?;
         let (interests, cut) = loaded.policy.cut(&wanted);
+        let mut missing = Vec::new();
         for interest in cut {
-            loaded.record.deny(denied(&interest));
+            let denial = denied(&interest);
+            if interest.how == How::Intercept {
+                missing.push(denial.reason.clone());
+            }
+            loaded.record.cut(denial);
         }
         let registration = Registration {
             interests,
             protocol_version: answer.protocol_version,
+            missing,
         };
         let instance = Self {
             store,

@@ -5,7 +5,7 @@ mod instead;
 
 use super::bindings::consort::proxy::channel::Refusal;
 use super::record::Record;
-use crate::grants::{Checked, Policy, Right, initialize_answer, originated, passed_on, unknown_session};
+use crate::grants::{Checked, Policy, Right, originated, passed_on, unknown_session};
 use crate::limits::{Limit, Limits};
 use crate::message::{
     Change, Denial, Message, Notification, Outcome, Peer, Receipt, Request, RequestId, Response, Sent, Ticket, Turn,
@@ -164,9 +164,6 @@ impl Ledger {
         let Some(holding) = self.tickets.get_mut(&ticket) else {
             return;
         };
-        if self.policy.may(Right::Answer, holding.source, &holding.method) {
-            return;
-        }
         let outcome = response.outcome.clone();
         if !holding.denied {
             holding.answer = Some(outcome);
@@ -297,13 +294,13 @@ impl Ledger {
         Ok(())
     }
 
-    fn response(&mut self, to: Peer, mut response: Response) -> Verdict {
+    fn response(&mut self, to: Peer, response: Response) -> Verdict {
         let ticket = response.id;
         let holding = self.tickets.get(&ticket).ok_or(Refusal::UnknownId)?;
         if !holding.request || holding.source != to {
             return Err(Refusal::UnknownId);
         }
-        if let Err(reason) = self.answer(ticket, &mut response.outcome) {
+        if let Err(reason) = self.answer(ticket, &response.outcome) {
             self.answer_otherwise(ticket, to);
             return Err(Refusal::Denied(reason));
         }
@@ -330,7 +327,15 @@ impl Ledger {
         let (source, method) = (holding.source, &holding.method);
         let original = holding.params.as_ref();
         let same_members = origin == Some(ticket);
-        match passed_on(&self.policy, source, method, original, params.as_ref(), same_members) {
+        match passed_on(
+            &self.policy,
+            &self.record.servers,
+            source,
+            method,
+            original,
+            params.as_ref(),
+            same_members,
+        ) {
             Checked::Fine => {}
             Checked::As(text, cut) => {
                 if let Some(cut) = cut {
@@ -357,13 +362,13 @@ impl Ledger {
     }
 
     /// A delivered request is answered, if that may be.
-    fn answer(&self, ticket: Ticket, outcome: &mut Outcome) -> Result<(), String> {
+    fn answer(&self, ticket: Ticket, outcome: &Outcome) -> Result<(), String> {
         let Some(holding) = self.tickets.get(&ticket) else {
             return Ok(());
         };
         let (source, method) = (holding.source, &holding.method);
         let before = holding.answer.as_ref();
-        let unchanged = match (before, &*outcome) {
+        let unchanged = match (before, outcome) {
             (Some(Ok(before)), Ok(now)) | (Some(Err(before)), Err(now)) => before.is(now),
             _ => false,
         };
@@ -371,32 +376,19 @@ impl Ledger {
             return Ok(());
         }
         if !self.policy.may(Right::Answer, source, method) {
-            if let (true, Some(Ok(before)), Ok(now)) = (&**method == "initialize", before, &*outcome) {
-                return match initialize_answer(&self.policy, before, now) {
-                    Checked::Fine => Ok(()),
-                    Checked::As(text, cut) => {
-                        if let Some(cut) = cut {
-                            self.deny(source, method, cut.to_owned());
-                        }
-                        *outcome = Ok(text);
-                        Ok(())
-                    }
-                    Checked::Denied(reason) => {
-                        self.deny(source, method, reason.clone());
-                        Err(reason)
-                    }
-                };
-            }
             let missing = Policy::missing(Right::Answer, source, method);
             let reason = format!("answering `{}` needs {missing}", crate::log::named(method));
             self.deny(source, method, reason.clone());
             return Err(reason);
         }
-        let (Ok(after) | Err(after)) = &*outcome;
+        let (Ok(after) | Err(after)) = outcome;
+        if let ("mcp/connect", Ok(result)) = (&**method, outcome) {
+            self.record.servers.connected(result);
+        }
         let change = || Change {
             source,
             method: method.clone(),
-            before: None,
+            before: before.map(|(Ok(before) | Err(before))| before.clone()),
             after: Some(after.clone()),
         };
         self.record.change(change, source, method);
@@ -410,7 +402,9 @@ impl Ledger {
         }
         let checked = match to {
             Peer::Host => self.ask_host(method, params),
-            _ => originated(&self.policy, to, method, params, |session| self.record.knows(session)),
+            _ => originated(&self.policy, &self.record.servers, to, method, params, |session| {
+                self.record.knows(session)
+            }),
         };
         match checked {
             Ok(()) => {
@@ -429,20 +423,18 @@ impl Ledger {
         if method == "host/file/read" {
             let member = |key| params.and_then(|params| scan::string_member(params, key));
             // Without one of these the host reads nothing.
-            let (Some(session), Some(path)) = (member("sessionId"), member("path")) else {
-                return Ok(());
-            };
-            if !self.policy.may_read(&path) {
+            if let Some(path) = member("path").filter(|path| !self.policy.may_read(path)) {
                 let path = crate::log::named(&path);
                 return Err(format!("reading `{path}` needs the grant `file:{path}`"));
             }
-            return match self.policy.may_name_any_session() || self.record.knows(&session) {
-                true => Ok(()),
-                false => Err(unknown_session(&session)),
+            let known = |session: &String| self.policy.may_name_any_session() || self.record.knows(session);
+            return match member("sessionId").filter(|session| !known(session)) {
+                Some(session) => Err(unknown_session(&session)),
+                None => Ok(()),
             };
         }
         match method.starts_with("host/state/") {
-            true => originated(&self.policy, Peer::Host, method, params, |_| true),
+            true => originated(&self.policy, &self.record.servers, Peer::Host, method, params, |_| true),
             false => Ok(()),
         }
     }

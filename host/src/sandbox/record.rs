@@ -1,6 +1,7 @@
 //! What is kept of a proxy over the lives of its instances: the sessions that it was shown, what it has used lately, and what it
 //! tried and changed, for the audit.
 
+use crate::grants::{OwnServers, Profile};
 use crate::limits::{Limit, Limits};
 use crate::message::{Change, Denial, Peer};
 use std::collections::{HashSet, VecDeque};
@@ -15,8 +16,8 @@ const MAX_SESSIONS: usize = 10_000;
 /// Bytes of a session's id that is remembered.
 const MAX_SESSION: usize = 4 * 1024;
 
-/// Denials that wait for the audit; more are counted.
-const MAX_DENIALS: usize = 64;
+/// What a proxy invents, in the place of the methods' names: it must not push out what matters.
+const INVENTED: &str = "(other methods)";
 
 /// Bytes of the reason of a denial; the rest is cut. A proxy may have written most of it.
 const MAX_REASON: usize = 4 * 1024;
@@ -34,6 +35,8 @@ const OTHERS: &str = "(others)";
 /// What is kept of one proxy.
 #[derive(Debug)]
 pub struct Record {
+    /// The MCP servers that it serves.
+    pub servers: Arc<OwnServers>,
     kept: Mutex<Kept>,
     news: AtomicBool,
     /// Whether each change is kept with its texts.
@@ -46,8 +49,8 @@ struct Kept {
     order: VecDeque<Arc<str>>,
     cpu: Bucket,
     messages: Bucket,
-    denials: Vec<Denial>,
-    lost_denials: u64,
+    /// Each with how often: one for each peer and known method, and one for each peer and all others.
+    denials: Vec<(Denial, u64)>,
     /// By where they came from and their method.
     changed: Vec<(Peer, Arc<str>, u64)>,
     changes: Vec<Change>,
@@ -58,10 +61,8 @@ struct Kept {
 /// What is new since the last look.
 #[derive(Debug, Default)]
 pub struct News {
-    /// What was denied.
-    pub denials: Vec<Denial>,
-    /// Denials that were not kept.
-    pub lost_denials: u64,
+    /// What was denied, with how often.
+    pub denials: Vec<(Denial, u64)>,
     /// Changes with their texts.
     pub changes: Vec<Change>,
     /// Changes whose texts were not kept.
@@ -106,13 +107,13 @@ impl Bucket {
 impl Record {
     pub(super) fn new(limits: &Limits, keeps_texts: bool) -> Self {
         Self {
+            servers: Arc::default(),
             kept: Mutex::new(Kept {
                 sessions: HashSet::new(),
                 order: VecDeque::new(),
                 cpu: Bucket::new(limits.get(Limit::CpuPerMinute)),
                 messages: Bucket::new(limits.get(Limit::MessagesPerMinute)),
                 denials: Vec::new(),
-                lost_denials: 0,
                 changed: Vec::new(),
                 changes: Vec::new(),
                 change_bytes: 0,
@@ -160,12 +161,31 @@ impl Record {
             .charge(messages.saturating_mul(1_000), Instant::now())
     }
 
+    /// It was not allowed to send something.
     pub(super) fn deny(&self, mut denial: Denial) {
-        denial.reason.truncate(denial.reason.floor_char_boundary(MAX_REASON));
+        if !Profile::knows(&denial.method) {
+            denial.method = INVENTED.into();
+        }
+        self.keep(denial);
+    }
+
+    /// An interest of its is not granted as it was wished. There are as many as the world allows.
+    pub(super) fn cut(&self, denial: Denial) {
+        self.keep(denial);
+    }
+
+    fn keep(&self, mut denial: Denial) {
         let mut kept = self.kept();
-        match kept.denials.len() < MAX_DENIALS {
-            true => kept.denials.push(denial),
-            false => kept.lost_denials += 1,
+        let same = |(known, _): &&mut (Denial, u64)| known.peer == denial.peer && known.method == denial.method;
+        match kept.denials.iter_mut().find(same) {
+            Some((_, times)) => *times += 1,
+            None => {
+                if denial.reason.len() > MAX_REASON {
+                    denial.reason.truncate(denial.reason.floor_char_boundary(MAX_REASON));
+                    denial.reason.shrink_to_fit();
+                }
+                kept.denials.push((denial, 1));
+            }
         }
         self.news.store(true, Ordering::Release);
     }
@@ -205,7 +225,6 @@ impl Record {
         kept.change_bytes = 0;
         Some(News {
             denials: std::mem::take(&mut kept.denials),
-            lost_denials: std::mem::take(&mut kept.lost_denials),
             changes: std::mem::take(&mut kept.changes),
             lost_changes: std::mem::take(&mut kept.lost_changes),
         })
@@ -254,10 +273,10 @@ mod tests {
     fn denials_and_changes_are_bounded_and_counted() {
         let record = Record::new(&Limits::default(), true);
         assert!(record.news().is_none());
-        for _ in 0..MAX_DENIALS + 5 {
+        for method in ["terminal/create", "_invented", "_another", "terminal/create"] {
             record.deny(Denial {
                 peer: Peer::Client,
-                method: "m".into(),
+                method: method.into(),
                 reason: "r".repeat(1 << 20),
             });
         }
@@ -272,8 +291,13 @@ mod tests {
             record.change(change, Peer::Client, &method);
         }
         let news = record.news().unwrap();
-        assert_eq!((news.denials.len(), news.lost_denials), (MAX_DENIALS, 5));
-        assert!(news.denials.iter().all(|denial| denial.reason.len() == MAX_REASON));
+        let denials: Vec<_> = news
+            .denials
+            .iter()
+            .map(|(denial, times)| (&*denial.method, *times))
+            .collect();
+        assert_eq!(denials, [("terminal/create", 2), (INVENTED, 2)]);
+        assert!(news.denials.iter().all(|(denial, _)| denial.reason.len() == MAX_REASON));
         assert_eq!(news.changes.len(), MAX_CHANGES);
         assert_eq!(news.lost_changes as usize, MAX_METHODS + 2 - MAX_CHANGES);
         let changed = record.take_changed();

@@ -28,9 +28,12 @@ fn the_version_offered_is_the_least_that_intercepting_proxies_understand() {
             registration: Registration {
                 interests,
                 protocol_version,
+                missing: Vec::new(),
             },
             on_failure: Default::default(),
             hold_time: HOLD_TIME,
+            servers: None,
+            state: 1 << 20,
         });
         let mut bench = Bench {
             router: Router::new(Role::Agent, setups.collect(), None),
@@ -50,6 +53,8 @@ fn a_proxy_cannot_change_the_protocol_version() {
         registration: registered(everything()),
         on_failure: Default::default(),
         hold_time: HOLD_TIME,
+        servers: None,
+        state: 1 << 20,
     };
     let mut bench = Bench {
         router: Router::new(Role::Agent, vec![setup], None),

@@ -1,9 +1,39 @@
 use super::*;
 use crate::grants::Grant;
-use proptest::prelude::*;
 
 fn policy(grants: &[&str]) -> Policy {
     Policy::new(grants.iter().map(|grant| grant.parse::<Grant>().unwrap()))
+}
+
+/// A look at a message of a proxy that serves nothing.
+fn passed(
+    policy: &Policy,
+    source: Peer,
+    method: &str,
+    original: Option<&Text>,
+    changed: Option<&Text>,
+    same_members: bool,
+) -> Checked {
+    passed_on(
+        policy,
+        &OwnServers::default(),
+        source,
+        method,
+        original,
+        changed,
+        same_members,
+    )
+}
+
+/// The same for one of its own making.
+fn made(
+    policy: &Policy,
+    to: Peer,
+    method: &str,
+    params: Option<&Text>,
+    knows: impl Fn(&str) -> bool,
+) -> Result<(), String> {
+    originated(policy, &OwnServers::default(), to, method, params, knows)
 }
 
 fn text(value: &Value) -> Text {
@@ -20,7 +50,7 @@ fn outcome(checked: Checked) -> (Option<Value>, String) {
 
 fn set_up(grants: &[&str], before: &Value, after: &Value) -> (Option<Value>, String) {
     let (before, after) = (text(before), text(after));
-    outcome(passed_on(
+    outcome(passed(
         &policy(grants),
         Peer::Client,
         "session/new",
@@ -77,7 +107,7 @@ fn a_second_list_of_servers_smuggles_nothing_in() {
     let before = text(&json!({"cwd": "/p", "mcpServers": []}));
     let twice = Text::parse(&format!(r#"{{"cwd":"/q","mcpServers":[],"mcpServers":[{STDIO}]}}"#), 10).unwrap();
     for grants in [&["offer-tools"][..], &["session-setup"]] {
-        let checked = passed_on(
+        let checked = passed(
             &policy(grants),
             Peer::Client,
             "session/new",
@@ -90,7 +120,7 @@ fn a_second_list_of_servers_smuggles_nothing_in() {
         };
         assert!(!sent.to_text().contains("/bin/sh"), "{}", sent.to_text());
     }
-    let checked = originated(
+    let checked = made(
         &policy(&["own-sessions"]),
         Peer::Agent,
         "session/new",
@@ -101,32 +131,92 @@ fn a_second_list_of_servers_smuggles_nothing_in() {
 }
 
 #[test]
-fn capabilities_are_only_ever_lowered() {
-    let before = json!({"protocolVersion": 1, "clientCapabilities": {"fs": {"readTextFile": true, "writeTextFile": false}, "terminal": true}});
-    let after = json!({"protocolVersion": 7, "clientCapabilities": {"fs": {"readTextFile": false, "writeTextFile": true}, "terminal": true, "auth": {}}, "x": 1});
-    let (sent, what) = outcome(passed_on(
-        &policy(&["change-prompts"]),
+fn initialize_passes_as_it_came_without_the_right_to_change_it() {
+    let before = text(&json!({"protocolVersion": 1, "clientCapabilities": {"fs": {"readTextFile": true}}}));
+    let after = text(&json!({"protocolVersion": 1, "clientCapabilities": {"fs": {"readTextFile": false}}}));
+    let change = |grants: &[&str]| {
+        passed(
+            &policy(grants),
+            Peer::Client,
+            "initialize",
+            Some(&before),
+            Some(&after),
+            false,
+        )
+    };
+    assert!(matches!(change(&["session-setup"]), Checked::Fine));
+    assert!(
+        outcome(change(&["change-prompts", "offer-tools"]))
+            .1
+            .contains("session-setup")
+    );
+}
+
+#[test]
+fn a_session_s_set_up_cannot_lose_its_params_on_the_way() {
+    let params = text(&json!({"cwd": "/p", "mcpServers": []}));
+    let change = |before: Option<&Text>, after: Option<&Text>| {
+        let checked = passed(
+            &policy(&["offer-tools"]),
+            Peer::Client,
+            "session/new",
+            before,
+            after,
+            false,
+        );
+        matches!(checked, Checked::Denied(_))
+    };
+    assert!(change(None, Some(&params)) && change(Some(&params), None));
+}
+
+#[test]
+fn an_mcp_server_of_somebody_else_s_is_out_of_reach() {
+    let theirs = json!({"type": "acp", "name": "theirs", "serverId": "1"});
+    let mine = json!({"type": "acp", "name": "mine", "serverId": "2"});
+    let taken = json!({"type": "acp", "name": "taken", "id": "1"});
+    let before = text(&json!({"cwd": "/p", "mcpServers": [theirs]}));
+    let after = text(&json!({"cwd": "/p", "mcpServers": [theirs, mine, taken]}));
+    let granted = policy(&["offer-tools"]);
+    let own = OwnServers::default();
+    let checked = passed_on(
+        &granted,
+        &own,
         Peer::Client,
-        "initialize",
-        Some(&text(&before)),
-        Some(&text(&after)),
+        "session/new",
+        Some(&before),
+        Some(&after),
         false,
-    ));
-    assert_eq!(
-        sent.unwrap(),
-        json!({"protocolVersion": 1, "clientCapabilities": {"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": true}})
     );
-    assert!(what.contains("put back"), "{what}");
-    let (sent, what) = outcome(initialize_answer(
-        &policy(&[]),
-        &text(&json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": false}, "authMethods": []})),
-        &text(&json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": true}, "authMethods": [{"id": "x"}]})),
-    ));
-    assert_eq!(
-        sent.unwrap(),
-        json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": false}, "authMethods": []})
-    );
+    let (sent, what) = outcome(checked);
+    assert_eq!(sent.unwrap()["mcpServers"], json!([theirs, mine]));
     assert!(!what.is_empty());
+    own.connected(&text(&json!({"connectionId": "c"})));
+    let say = |params: &str| {
+        let params = Text::parse(params, 10).unwrap();
+        originated(&granted, &own, Peer::Agent, "mcp/message", Some(&params), |_| true).is_ok()
+    };
+    assert!(say(r#"{"connectionId":"c","method":"x"}"#) && say(r#"{"serverId":"2"}"#));
+    for params in [
+        r#"{"connectionId":"d"}"#,
+        r#"{"serverId":"1"}"#,
+        r#"{"connectionId":"c","connectionId":"d"}"#,
+        r#"{"connectionId":"c","connectionID":"d"}"#,
+        r#"{}"#,
+    ] {
+        assert!(!say(params), "{params}");
+    }
+    let came = text(&json!({"connectionId": "c", "method": "x"}));
+    let moved = text(&json!({"connectionId": "d", "method": "x"}));
+    let checked = passed_on(
+        &granted,
+        &own,
+        Peer::Agent,
+        "mcp/message",
+        Some(&came),
+        Some(&moved),
+        false,
+    );
+    assert!(matches!(checked, Checked::Denied(_)));
 }
 
 #[test]
@@ -135,7 +225,7 @@ fn a_message_stays_in_its_session() {
     let before = text(&json!({"sessionId": "a", "prompt": []}));
     let prompt = |after: &str| {
         let after = Text::parse(after, 10).unwrap();
-        outcome(passed_on(
+        outcome(passed(
             &granted,
             Peer::Client,
             "session/prompt",
@@ -151,7 +241,7 @@ fn a_message_stays_in_its_session() {
     assert!(prompt(r#"{"sessionId":"a","sessionId":"b"}"#).contains("twice"));
     let update = |session: &str| {
         let params = text(&json!({"sessionId": session, "update": {}}));
-        originated(&granted, Peer::Client, "session/update", Some(&params), |known| {
+        made(&granted, Peer::Client, "session/update", Some(&params), |known| {
             known == "a"
         })
     };
@@ -163,7 +253,7 @@ fn a_message_stays_in_its_session() {
 fn other_spellings_of_a_key_are_denied() {
     let sent = |grants: &[&str], method: &str, params: &str| {
         let params = Text::parse(params, 10).unwrap();
-        originated(&policy(grants), Peer::Agent, method, Some(&params), |known| {
+        made(&policy(grants), Peer::Agent, method, Some(&params), |known| {
             known == "a"
         })
     };
@@ -190,7 +280,7 @@ fn other_spellings_of_a_key_are_denied() {
     let before = text(&json!({"sessionId": "a", "session_id": "b", "prompt": []}));
     let edited = |after: &Value| {
         let after = text(after);
-        passed_on(
+        passed(
             &policy(&["change-prompts"]),
             Peer::Client,
             "session/prompt",
@@ -203,36 +293,4 @@ fn other_spellings_of_a_key_are_denied() {
     assert!(matches!(edited(&ours), Checked::Fine));
     let moved = json!({"sessionId": "a", "session_id": "c", "prompt": []});
     assert!(matches!(edited(&moved), Checked::Denied(_)));
-}
-
-fn capabilities() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::Bool),
-        (0..3).prop_map(|number| json!(number)),
-        "[ab]".prop_map(Value::String),
-    ];
-    leaf.prop_recursive(3, 12, 3, |inner| {
-        prop::collection::btree_map("[abc]", inner, 0..3).prop_map(|map| json!(map))
-    })
-}
-
-/// Whether nothing in it is more than in the other one.
-fn is_within(new: &Value, old: &Value) -> bool {
-    match (new, old) {
-        (Value::Object(new), Value::Object(old)) => new
-            .iter()
-            .all(|(key, value)| old.get(key).is_some_and(|old| is_within(value, old))),
-        (Value::Null | Value::Bool(false), _) => true,
-        (new, old) => new == old,
-    }
-}
-
-proptest! {
-    #[test]
-    fn nothing_is_ever_more_than_it_was(old in capabilities(), new in capabilities()) {
-        let lower = meet(&old, &new);
-        prop_assert!(is_within(&lower, &old), "{old} and {new} make {lower}");
-        prop_assert_eq!(meet(&old, &old), old);
-    }
 }

@@ -4,7 +4,7 @@
 use super::super::bindings::consort::proxy::channel::Refusal;
 use super::{Ledger, Verdict};
 use crate::grants::{Policy, Right};
-use crate::message::{Message, Notification, Peer, Request, Response, Sent, Ticket};
+use crate::message::{Change, Message, Notification, Peer, Request, Response, Sent, Ticket};
 
 impl Ledger {
     /// Something else is sent in the place of a delivered message: of a notification, which ends with that, or `straight` of a request,
@@ -45,7 +45,16 @@ impl Ledger {
         if self.ends_otherwise(ticket, false, onward).is_err() {
             return false;
         }
-        self.tickets.remove(&ticket);
+        if let Some(holding) = self.tickets.remove(&ticket) {
+            let (source, method) = (holding.source, holding.method);
+            let change = || Change {
+                source,
+                method: method.clone(),
+                before: holding.params,
+                after: None,
+            };
+            self.record.change(change, source, &method);
+        }
         true
     }
 

@@ -1,0 +1,84 @@
+//! The MCP servers that a proxy serves itself, and the connections to them: what is said over others is none of its business.
+
+use crate::wire::scan;
+use crate::wire::text::Text;
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+/// Servers and connections that are remembered. More are not a proxy's own.
+const MAX_KNOWN: usize = 10_000;
+
+/// Bytes of the name of one.
+const MAX_NAME: usize = 256;
+
+/// What a proxy serves.
+#[derive(Debug, Default)]
+pub struct OwnServers(Mutex<HashSet<String>>);
+
+impl OwnServers {
+    /// A server or a connection is the proxy's own from now on; says whether that could be remembered.
+    pub(crate) fn add(&self, name: &str) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if name.len() > MAX_NAME || (known.len() >= MAX_KNOWN && !known.contains(name)) {
+            return false;
+        }
+        known.insert(name.to_owned());
+        true
+    }
+
+    /// The proxy has answered who wants to speak to a server of its: what is said over this connection concerns it.
+    pub(crate) fn connected(&self, result: &Text) {
+        if let Some(connection) = scan::string_member(result, "connectionId") {
+            self.add(&connection);
+        }
+    }
+
+    /// Whether the server or the connection that these params name is the proxy's own.
+    pub(crate) fn concern(&self, params: Option<&Text>) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = |key: &str| {
+            let params = params?;
+            let place = scan::find(params, &format!("/{key}"))?;
+            // What is no text is nobody's, though some readers would take it for one.
+            let name: Option<String> = params.slice(place).decode();
+            Some(name.is_some_and(|name| known.contains(&name)))
+        };
+        // Whoever names both has to own both.
+        match (named("connectionId"), named("serverId"), named("acpId")) {
+            (None, None, None) => false,
+            all => [all.0, all.1, all.2].into_iter().flatten().all(|own| own),
+        }
+    }
+}
+
+/// Whether a method carries what MCP servers and their users say to each other.
+pub(crate) fn is_mcp(method: &str) -> bool {
+    method.starts_with("mcp/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_own_servers_and_connections_concern_a_proxy() {
+        let own = OwnServers::default();
+        assert!(own.add("s1"));
+        own.connected(&Text::of(&json!({"connectionId": "c1"})));
+        let concern = |params| own.concern(Some(&Text::of(&params)));
+        assert!(concern(json!({"serverId": "s1"})) && concern(json!({"connectionId": "c1", "method": "x"})));
+        for params in [
+            json!({"serverId": "s2"}),
+            json!({"connectionId": "c2"}),
+            json!({"connectionId": "c2", "serverId": "s1"}),
+            json!({}),
+            json!({"connectionId": 7}),
+            json!({"serverId": "s1", "connectionId": ["c2"]}),
+        ] {
+            assert!(!concern(params.clone()), "{params}");
+        }
+        assert!(!own.concern(None));
+        assert!(!own.add(&"x".repeat(MAX_NAME + 1)));
+    }
+}
