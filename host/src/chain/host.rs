@@ -3,6 +3,7 @@
 use super::commit::cancelled_number;
 use super::proxy::Target;
 use super::router::{Effect, Router};
+use crate::log::named;
 use crate::message::{Message, Notification, Outcome, Request};
 use crate::saved_state::{self, QUOTA};
 use crate::wire::envelope::error_text;
@@ -109,11 +110,14 @@ impl Router {
             .components()
             .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         if !plain || read.path.is_empty() {
-            let reason = format!("`{}` is not a relative path without `..`", read.path);
+            let reason = format!("`{}` is not a relative path without `..`", named(&read.path));
             return Err(error_text(-32602, &reason, None));
         }
         let Some(directory) = self.sessions.directory(&read.session_id) else {
-            let reason = format!("no working directory is known for session `{}`", read.session_id);
+            let reason = format!(
+                "no working directory is known for session `{}`",
+                named(&read.session_id)
+            );
             return Err(error_text(-32002, &reason, None));
         };
         Ok(Effect::ReadFile {
@@ -141,7 +145,7 @@ impl Router {
                 let name = &self.proxies[index].name;
                 tracing::debug!(
                     "a notification `{}` of proxy `{name}` to the host was dropped",
-                    crate::log::printable(other)
+                    named(other)
                 );
             }
         }
@@ -166,7 +170,11 @@ fn saved_state(method: &str, params: Option<&Text>) -> Result<saved_state::Reque
         "host/state/keys" => Ok(Keys),
         other => Err(error_text(
             -32601,
-            &format!("the host does not know `{other}`; it knows {}", SERVICES.join(", ")),
+            &format!(
+                "the host does not know `{}`; it knows {}",
+                named(other),
+                SERVICES.join(", ")
+            ),
             None,
         )),
     }
@@ -190,7 +198,9 @@ fn decode<T: serde::de::DeserializeOwned>(params: Option<&Text>) -> Result<T, Te
         return Err(error_text(-32602, "wrong params: they must be an object", None));
     }
     let text = params.map(Text::to_vec).unwrap_or_else(|| b"{}".to_vec());
-    serde_json::from_slice(&text).map_err(|error| error_text(-32602, &format!("wrong params: {error}"), None))
+    // The reason may quote all of a text.
+    let reason = |error: serde_json::Error| format!("wrong params: {}", named(&error.to_string()));
+    serde_json::from_slice(&text).map_err(|error| error_text(-32602, &reason(error), None))
 }
 
 /// What a file read is answered with.
@@ -212,4 +222,21 @@ pub(crate) fn file_answer(read: std::io::Result<(Vec<u8>, bool)>) -> Outcome {
     }
     let text = String::from_utf8_lossy(&bytes);
     Ok(Text::of(&serde_json::json!({ "text": text, "truncated": truncated })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_does_not_repeat_all_that_was_asked() {
+        let long = "x".repeat(1 << 20);
+        let params = Text::of(&serde_json::json!({ "milliseconds": long }));
+        let wrong = decode::<Sleep>(Some(&params)).err();
+        let unknown = saved_state(&long, None).err();
+        for error in [wrong, unknown] {
+            let error = error.expect("it is refused").to_text();
+            assert!(error.len() < 1_000 && error.contains("xxx…"), "{error:.2000}");
+        }
+    }
 }
