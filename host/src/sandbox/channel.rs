@@ -72,6 +72,7 @@ impl wit::Host for State {
         let watch = self.meter.watch(message.text().map_or(0, Text::len));
         let verdict = self.ledger.send(to.into(), message, origin);
         self.meter.works(watch.as_ref()).map_err(wasmtime::Error::new)?;
+        self.ledger.keeps_on().map_err(wasmtime::Error::new)?;
         Ok(verdict)
     }
 

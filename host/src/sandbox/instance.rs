@@ -1,13 +1,14 @@
 //! One proxy's instance: made, started, and called a turn at a time. An instance that failed is never used again.
 
 use super::bindings::{How as WitHow, Proxy, Receipt as WitReceipt};
-use super::engine::{Clock, Loaded};
+use super::engine::Loaded;
+use super::ledger::Flood;
 use super::limits::FIRST_TICKS;
 use super::meter::{Meter, OutOfTime};
 use super::state::State;
 use crate::fault::{Class, Fault, Phase};
 use crate::grants::{Policy, Right};
-use crate::limits::{Limit, Limits};
+use crate::limits::Limit;
 use crate::message::{Denial, How, Interest, Peer, Receipt, Registration, Turn, TurnResult};
 use crate::wire::text::Text;
 use std::sync::Arc;
@@ -26,9 +27,7 @@ const MAX_PATTERN: usize = 1_000;
 pub struct Instance {
     store: Store<State>,
     proxy: Proxy,
-    clock: Arc<Clock>,
     meter: Arc<Meter>,
-    limits: Limits,
 }
 
 impl Instance {
@@ -48,7 +47,7 @@ impl Instance {
             clock.wake();
             tick(context.data_mut())
         });
-        begin(&mut store, loaded.clock());
+        begin(&mut store);
         let meter = store.data().meter.clone();
         let started = async {
             let proxy = loaded.pre().instantiate_async(&mut store).await?;
@@ -56,11 +55,11 @@ impl Instance {
             let answer = proxy.call_start(&mut store, configuration).await?;
             wasmtime::Result::Ok((proxy, answer))
         };
-        let started = tokio::time::timeout(limits.time(Limit::Time), meter.run(started)).await;
+        let started = tokio::time::timeout(meter.time(), meter.run(started)).await;
         let (proxy, answer) = match started {
             Ok(Ok(started)) => started,
             Ok(Err(error)) => return Err(fault(&mut store, Phase::Start, &error)),
-            Err(_) => return Err(too_long(&mut store, Phase::Start, &limits)),
+            Err(_) => return Err(too_long(&mut store, Phase::Start)),
         };
         let answer = answer.map_err(|reason| {
             Fault::new(
@@ -91,13 +90,7 @@ impl Instance {
             protocol_version: answer.protocol_version,
             missing,
         };
-        let instance = Self {
-            store,
-            proxy,
-            clock: loaded.clock().clone(),
-            meter,
-            limits,
-        };
+        let instance = Self { store, proxy, meter };
         Ok((instance, registration))
     }
 
@@ -108,7 +101,7 @@ impl Instance {
 
     /// Delivers one message. The instance comes back if it can be used again.
     pub async fn turn(mut self, turn: Turn) -> Result<(Self, TurnResult), Fault> {
-        begin(&mut self.store, &self.clock);
+        begin(&mut self.store);
         self.store.data_mut().ledger.begin(&turn);
         let message = match self.store.data_mut().give_message(turn.ticket, &turn.message) {
             Ok(message) => message,
@@ -125,7 +118,7 @@ impl Instance {
                 std::task::Poll::Pending => {
                     // Whoever drives this gets to know that the turn lasts, before it goes on.
                     tokio::task::yield_now().await;
-                    tokio::time::timeout(self.limits.time(Limit::Time), call).await
+                    tokio::time::timeout(self.meter.time(), call).await
                 }
             }
         };
@@ -133,13 +126,13 @@ impl Instance {
             Ok(Ok(WitReceipt::Done)) => Receipt::Done,
             Ok(Ok(WitReceipt::Kept)) => Receipt::Kept,
             Ok(Err(error)) => return Err(fault(&mut self.store, Phase::Receive, &error)),
-            Err(_) => return Err(too_long(&mut self.store, Phase::Receive, &self.limits)),
+            Err(_) => return Err(too_long(&mut self.store, Phase::Receive)),
         };
         let (sent, within) = self.store.data_mut().ledger.end(&turn, receipt);
         if !within {
             let cause = format!(
                 "it sent more than {} messages of its own in a minute; `limits.{}` in consort.toml gives it more",
-                self.limits.get(Limit::MessagesPerMinute),
+                self.store.data().ledger.limits().get(Limit::MessagesPerMinute),
                 Limit::MessagesPerMinute
             );
             return Err(Fault::new(Class::Flood, Phase::Receive, cause));
@@ -148,8 +141,7 @@ impl Instance {
     }
 }
 
-fn begin(store: &mut Store<State>, clock: &Clock) {
-    clock.wake();
+fn begin(store: &mut Store<State>) {
     let state = store.data_mut();
     state.meter.begin();
     // What was refused in an earlier call, and lived with, is not why this one fails.
@@ -210,9 +202,10 @@ fn denied(interest: &Interest) -> Denial {
     }
 }
 
-fn too_long(store: &mut Store<State>, phase: Phase, limits: &Limits) -> Fault {
-    store.data().log.flush();
-    let out_of_time = OutOfTime::Clock(limits.time(Limit::Time));
+fn too_long(store: &mut Store<State>, phase: Phase) -> Fault {
+    let state = store.data();
+    state.log.flush();
+    let out_of_time = OutOfTime::Clock(state.meter.time());
     Fault::new(Class::Timeout, phase, out_of_time.to_string())
 }
 
@@ -226,6 +219,8 @@ fn fault(store: &mut Store<State>, phase: Phase, error: &wasmtime::Error) -> Fau
             OutOfTime::Clock(_) => Class::Timeout,
         };
         (class, out_of_time.to_string())
+    } else if let Some(flood) = error.downcast_ref::<Flood>() {
+        (Class::Flood, flood.to_string())
     } else if root(error).starts_with(TOO_MANY_PARTS) {
         let cause = format!("it has too many instances, memories or tables ({})", root(error));
         (Class::Memory, cause)

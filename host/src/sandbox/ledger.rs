@@ -2,6 +2,7 @@
 //! owns, against its limits, and against what it was granted.
 
 mod instead;
+mod size;
 
 use super::bindings::consort::proxy::channel::Refusal;
 use super::record::Record;
@@ -17,6 +18,8 @@ use std::sync::Arc;
 
 /// Bytes of a method's name that are kept for the audit, which cuts it anyway.
 const MAX_NAME: usize = 1024;
+
+pub(super) use size::Flood;
 
 type Verdict = Result<(), Refusal>;
 
@@ -37,6 +40,8 @@ pub(super) struct Ledger {
     requests: HashMap<RequestId, Option<Ticket>>,
     sent: Vec<Sent>,
     bytes: usize,
+    /// How often it sent in this turn, or tried to.
+    tries: usize,
     /// Messages of its own making in this turn.
     originated: u64,
     /// The session that it was shown last.
@@ -76,11 +81,17 @@ impl Ledger {
             requests: HashMap::new(),
             sent: Vec::new(),
             bytes: 0,
+            tries: 0,
             originated: 0,
             session: None,
             open: false,
             replay: false,
         }
+    }
+
+    /// The limits that it keeps.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Opens a turn: the delivered message becomes the proxy's.
@@ -91,6 +102,7 @@ impl Ledger {
         self.open = true;
         self.replay = turn.replay;
         self.bytes = 0;
+        self.tries = 0;
         self.originated = 0;
         self.shown(turn);
         let (request, method, params) = match &turn.message {
@@ -192,18 +204,12 @@ impl Ledger {
 
     /// Takes a message. `origin` is the delivery that its text came with, if nothing was changed on its outermost level.
     pub(super) fn send(&mut self, to: Peer, message: Message, origin: Option<Ticket>) -> Verdict {
-        let size = size(&message);
-        let most = self.limits.count(Limit::MessageSize);
+        // What is refused counts as well: it costs as much, and is told of.
+        self.tries += 1;
         if !self.open {
             return Err(Refusal::Closed);
         }
-        if size > most {
-            return Err(Refusal::TooLarge);
-        }
-        let full = self.sent.len() >= self.limits.count(Limit::Messages);
-        if full || self.bytes + size > most.saturating_mul(2) {
-            return Err(Refusal::Flooded);
-        }
+        let size = self.fits(to, &message)?;
         if self.replay && !self.fits_replay(to, &message) {
             return Err(Refusal::Closed);
         }
@@ -454,15 +460,6 @@ fn same(one: Option<&Text>, two: Option<&Text>) -> bool {
         (None, None) => true,
         _ => false,
     }
-}
-
-fn size(message: &Message) -> usize {
-    let method = match message {
-        Message::Request(request) => request.method.len(),
-        Message::Notification(notification) => notification.method.len(),
-        Message::Response(_) => 0,
-    };
-    method + message.text().map_or(0, Text::len)
 }
 
 #[cfg(test)]

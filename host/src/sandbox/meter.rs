@@ -103,8 +103,14 @@ impl Meter {
         self.call.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How long a call may take, whatever it does.
+    pub(super) fn time(&self) -> Duration {
+        self.time
+    }
+
     /// A call begins.
     pub(super) fn begin(&self) {
+        self.clock.wake();
         *self.call() = Call::default();
     }
 

@@ -9,7 +9,10 @@ use serde_json::json;
 fn ids_that_are_not_its_own_are_refused_and_nobody_gets_a_forged_answer() {
     // Another proxy has a request of the client in its hands, and one of the agent.
     let neighbour = format!("[[proxies]]\nfile = {:?}", proxy("passthrough"));
-    let hostile = Hostile::guest("forge", 0).with(&neighbour);
+    // What is refused counts as well.
+    let hostile = Hostile::guest("forge", 0)
+        .with("limits.messages = 100000")
+        .with(&neighbour);
     let mut client = hostile.fresh();
     let mut agent = begin(&mut client, &hostile.listener);
     client.send_json(&request("held", "_held", &json!({})));

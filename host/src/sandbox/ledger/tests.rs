@@ -1,11 +1,19 @@
 //! The ledger's rules, without WebAssembly.
 
+use super::size::PATIENCE;
 use super::*;
 
 fn ledger(grants: &[&str]) -> Ledger {
     let limits = Limits::default();
     let policy = Policy::new(grants.iter().map(|grant| grant.parse().unwrap()));
     Ledger::new(limits, Arc::new(policy), Arc::new(Record::new(&limits, true)))
+}
+
+/// The same for messages of 100 bytes.
+fn small(grants: &[&str]) -> Ledger {
+    let mut ledger = ledger(grants);
+    ledger.limits.set(Limit::MessageSize, 100);
+    ledger
 }
 
 fn turn(source: Peer, ticket: Ticket, message: Message) -> Turn {
@@ -52,6 +60,70 @@ fn refused(result: std::result::Result<(), Refusal>) -> &'static str {
         Err(Refusal::Flooded) => "flooded",
         Err(_) => "other",
     }
+}
+
+#[test]
+fn what_is_refused_counts_and_whoever_goes_on_with_it_is_ended() {
+    let mut ledger = ledger(&["read-prompts"]);
+    let most = Limits::default().count(Limit::Messages);
+    for turn_number in 0..2 {
+        ledger.begin(&turn(Peer::Client, turn_number, request(None, None)));
+        for _ in 0..most {
+            assert_eq!(refused(ledger.send(Peer::Agent, notification(None), None)), "other");
+        }
+        for _ in most..most * PATIENCE {
+            assert_eq!(refused(ledger.send(Peer::Agent, notification(None), None)), "flooded");
+            assert_eq!(ledger.keeps_on(), Ok(()));
+        }
+        assert_eq!(refused(ledger.send(Peer::Agent, notification(None), None)), "flooded");
+        assert_eq!(ledger.keeps_on(), Err(Flood(most)));
+    }
+    let denied: u64 = ledger
+        .record
+        .news()
+        .unwrap()
+        .denials
+        .iter()
+        .map(|(_, times)| times)
+        .sum();
+    assert_eq!(denied, 2 * most as u64);
+}
+
+#[test]
+fn what_goes_on_as_it_came_is_never_too_large() {
+    let mut ledger = small(&["everything"]);
+    let large = || Some(Text::trusted(format!("[{}]", "1,".repeat(150) + "1")));
+    let with = |mut message: Message, text: Option<Text>| {
+        match &mut message {
+            Message::Request(request) => request.params = text,
+            Message::Notification(notification) => notification.params = text,
+            Message::Response(response) => response.outcome = Ok(text.unwrap()),
+        }
+        message
+    };
+    let changed = || Some(Text::trusted(format!("[{}]", "2,".repeat(150) + "2")));
+    ledger.begin(&turn(Peer::Client, 1, with(request(None, None), large())));
+    let mut send = |to, message, text| refused(ledger.send(to, with(message, text), None));
+    assert_eq!(send(Peer::Agent, request(Some(7), Some(1)), changed()), "other");
+    assert_eq!(
+        send(Peer::Agent, request(Some(7), None), large()),
+        "other",
+        "one of its own"
+    );
+    assert_eq!(send(Peer::Agent, request(Some(7), Some(1)), large()), "sent");
+    assert_eq!(
+        send(Peer::Agent, request(Some(8), Some(1)), large()),
+        "other",
+        "a second time"
+    );
+    ledger.begin(&turn(Peer::Agent, 2, with(answer(7), large())));
+    let mut send = |to, message, text| refused(ledger.send(to, with(message, text), None));
+    assert_eq!(send(Peer::Client, answer(1), changed()), "other");
+    assert_eq!(send(Peer::Client, answer(1), large()), "sent");
+    ledger.begin(&turn(Peer::Agent, 3, with(notification(None), large())));
+    let mut send = |to, message, text| refused(ledger.send(to, with(message, text), None));
+    assert_eq!(send(Peer::Client, notification(Some(3)), changed()), "other");
+    assert_eq!(send(Peer::Client, notification(Some(3)), large()), "sent");
 }
 
 #[test]
