@@ -82,7 +82,7 @@ impl Instance {
             if interest.how == How::Intercept {
                 missing.push(denial.reason.clone());
             }
-            loaded.record.cut(denial);
+            loaded.record.deny(denial);
         }
         let registration = Registration {
             interests,
