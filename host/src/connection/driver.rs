@@ -214,6 +214,7 @@ impl Driver {
     /// Runs until the end.
     pub(super) async fn run(mut self) -> Ending {
         loop {
+            self.router.resume_choked();
             self.work().await;
             if !self.client_open && self.is_done() {
                 break;
