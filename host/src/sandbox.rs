@@ -6,6 +6,7 @@ mod cache;
 mod channel;
 pub mod describe;
 mod engine;
+mod held;
 mod instance;
 mod json;
 mod ledger;
