@@ -164,7 +164,7 @@ impl Driver {
             records.push((loaded.name.clone(), loaded.record.clone()));
             let saved = SavedState::new(folder.as_deref(), &loaded.name, loaded.limits.get(Limit::State));
             slots.push(Slot {
-                saved: SavedQueue::new(saved),
+                saved: SavedQueue::new(saved, Some(loaded.record.clone())),
                 loaded,
                 configuration,
                 instance: Some(instance),

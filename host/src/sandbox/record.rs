@@ -55,6 +55,7 @@ struct Kept {
     order: VecDeque<Arc<str>>,
     cpu: Bucket,
     messages: Bucket,
+    bytes: Bucket,
     /// Each with how often: one for each peer and known method, and one for each peer and all others.
     denials: Vec<(Denial, u64)>,
     /// By where they came from and their method.
@@ -119,6 +120,7 @@ impl Record {
                 order: VecDeque::new(),
                 cpu: Bucket::new(limits.get(Limit::CpuPerMinute)),
                 messages: Bucket::new(limits.get(Limit::MessagesPerMinute)),
+                bytes: Bucket::new(limits.get(Limit::BytesPerMinute)),
                 denials: Vec::new(),
                 changed: Vec::new(),
                 changes: Vec::new(),
@@ -160,11 +162,23 @@ impl Record {
         self.kept().cpu.charge(microseconds, Instant::now())
     }
 
-    /// It sent so many messages of its own; says whether that is within its minute.
-    pub(super) fn originate(&self, messages: u64) -> bool {
-        self.kept()
-            .messages
-            .charge(messages.saturating_mul(1_000), Instant::now())
+    /// Others computed for it for so many microseconds.
+    pub(crate) fn work(&self, microseconds: u64) {
+        // Its next turn finds out whether that was too much.
+        self.compute(microseconds);
+    }
+
+    /// It sent so many messages of its own, with so many bytes; says which limit that is too much for.
+    pub(super) fn originate(&self, messages: u64, bytes: u64) -> Result<(), Limit> {
+        let now = Instant::now();
+        let mut kept = self.kept();
+        let messages = kept.messages.charge(messages.saturating_mul(1_000), now);
+        let bytes = kept.bytes.charge(bytes.saturating_mul(1_000), now);
+        match (messages, bytes) {
+            (false, _) => Err(Limit::MessagesPerMinute),
+            (_, false) => Err(Limit::BytesPerMinute),
+            _ => Ok(()),
+        }
     }
 
     /// It was not allowed to do something.
