@@ -54,7 +54,7 @@ fn cut(json: &str, first: u8, second: u8) -> Text {
     let (from, to) = (place(first.min(second)), place(first.max(second)));
     let bytes = json.as_bytes();
     let ends = Text::trusted([&bytes[..from], &bytes[to..]].concat());
-    ends.splice(from..from, &[Bytes::copy_from_slice(&bytes[from..to])])
+    ends.splice(from..from, &[Bytes::copy_from_slice(&bytes[from..to])], to - from)
 }
 
 fn pointer(text: &Text, json: &str, tree: &Node, pointer: &str) {

@@ -77,6 +77,7 @@ impl Bench {
                 on_failure: OnFailure::Bypass,
                 hold_time: HOLD_TIME,
                 servers: None,
+                state: 1 << 20,
             }
         });
         let mut bench = Self {

@@ -20,6 +20,7 @@ impl Router {
         let Some(inbound) = self.proxies[index].running.take() else {
             return;
         };
+        self.proxies[index].turns += 1;
         match result {
             Err(fault) => self.failed(index, Some(inbound), &fault),
             Ok(result) if self.proxies[index].status == Status::Replaying => {
@@ -76,7 +77,6 @@ impl Router {
                 }
             }
         }
-        self.watch_holding();
     }
 
     /// The proxy does not own a message any more; what it held up goes on after this.
@@ -282,6 +282,7 @@ impl Router {
     /// The outcome of a request to the host.
     pub fn host_answer(&mut self, index: usize, operation: u64, outcome: Outcome) {
         let proxy = &mut self.proxies[index];
+        proxy.unreserve(operation);
         let own: Option<RequestId> = proxy
             .requests
             .iter()

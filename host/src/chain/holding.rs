@@ -1,6 +1,7 @@
 //! Messages that a proxy keeps for too long. The clock of one runs only while the proxy could do something about it: not while it
 //! waits for its turn, and not while somebody else owes an answer to what was sent on its behalf.
 
+use super::lanes::Lanes;
 use super::parcel::Requester;
 use super::proxy::{Inbound, Owned, OwnedWhat, Status, Target, What};
 use super::router::{Effect, Router};
@@ -15,6 +16,11 @@ const INITIALIZE_TIME: Duration = Duration::from_secs(5);
 
 /// How long it takes until the log hears again of a proxy that keeps messages.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
+
+/// Bytes of others' messages that may wait for a proxy which takes its time, and for how long: what waits for all of them together
+/// stops the reading of both sides at twice that.
+const MAX_BACKLOG: usize = 4 * 1024 * 1024;
+const BACKLOG_TIME: Duration = Duration::from_secs(5);
 
 /// The longest time between two looks.
 const LONGEST_WAIT: Duration = Duration::from_millis(1_250);
@@ -44,6 +50,9 @@ impl Router {
         }
         self.next_look = None;
         for index in 0..self.proxies.len() {
+            if self.is_stuck(index, now) {
+                self.end_stuck(index);
+            }
             if self.proxies[index].status != Status::Ready {
                 continue;
             }
@@ -54,6 +63,38 @@ impl Router {
         if self.proxies.iter().any(|proxy| !proxy.tickets.is_empty()) {
             self.look_later(now);
         }
+    }
+
+    /// Whether so much waits for a proxy that it holds up the reading of everybody, while it does next to nothing.
+    fn is_stuck(&mut self, index: usize, now: Instant) -> bool {
+        let proxy = &mut self.proxies[index];
+        let kept: usize = match proxy.running {
+            Some(_) => proxy.lanes.iter().map(Lanes::kept).sum(),
+            None => 0,
+        };
+        if proxy.status != Status::Ready || proxy.bytes_of_others() + kept < MAX_BACKLOG {
+            proxy.backlog = None;
+            return false;
+        }
+        let (since, turns) = *proxy.backlog.get_or_insert((now, proxy.turns));
+        let time = now.saturating_duration_since(since);
+        if time < BACKLOG_TIME {
+            return false;
+        }
+        let lately = proxy.turns - turns;
+        proxy.backlog = Some((now, proxy.turns));
+        lately < time.as_secs()
+    }
+
+    fn end_stuck(&mut self, index: usize) {
+        let proxy = &mut self.proxies[index];
+        proxy.backlog = None;
+        let running = proxy.running.take();
+        if running.is_some() {
+            self.effects.push_back(Effect::Abort { proxy: index });
+        }
+        let cause = "so much waited for it that nobody else could be read, and it took less than a message a second";
+        self.failed(index, running, &Fault::new(Class::Timeout, Phase::Receive, cause));
     }
 
     /// Sets the clocks of what a proxy has, and finds what has been there for too long.

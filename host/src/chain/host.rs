@@ -4,7 +4,7 @@ use super::commit::cancelled_number;
 use super::proxy::Target;
 use super::router::{Effect, Router};
 use crate::message::{Message, Notification, Outcome, Request};
-use crate::saved_state;
+use crate::saved_state::{self, QUOTA};
 use crate::wire::envelope::error_text;
 use crate::wire::scan;
 use crate::wire::text::Text;
@@ -84,6 +84,13 @@ impl Router {
                 request,
             }),
         };
+        let effect = effect.and_then(|effect| match answer_bytes(&effect, self.proxies[index].state) {
+            Some(bytes) if !self.proxies[index].reserve(operation, bytes) => {
+                let reason = "too many answers are on their way to this proxy; wait for them, or ask for less at once";
+                Err(error_text(QUOTA, reason, None))
+            }
+            _ => Ok(effect),
+        });
         match effect {
             Ok(effect) => {
                 self.proxies[index].requests.insert(own, Target::Host(operation));
@@ -162,6 +169,18 @@ fn saved_state(method: &str, params: Option<&Text>) -> Result<saved_state::Reque
             &format!("the host does not know `{other}`; it knows {}", SERVICES.join(", ")),
             None,
         )),
+    }
+}
+
+/// Bytes that the answer to an operation may have, if those may be many.
+fn answer_bytes(effect: &Effect, state: u64) -> Option<u64> {
+    match effect {
+        Effect::ReadFile { max_bytes, .. } => Some(*max_bytes),
+        Effect::SavedState { request, .. } => match request {
+            saved_state::Request::Get { .. } | saved_state::Request::Keys => Some(state),
+            saved_state::Request::Set { .. } | saved_state::Request::Delete { .. } => None,
+        },
+        _ => None,
     }
 }
 

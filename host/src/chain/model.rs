@@ -442,7 +442,7 @@ proptest! {
         let router = &world.bench.router;
         prop_assert!(router.calls.is_empty(), "calls are left: {:?}", router.calls);
         for proxy in &router.proxies {
-            prop_assert_eq!(proxy.inbox_bytes(), 0);
+            prop_assert_eq!(proxy.bytes_of_others(), 0);
             prop_assert!(proxy.tickets.is_empty(), "tickets are left: {:?}", proxy.tickets);
             prop_assert!(proxy.requests.is_empty(), "requests are left: {:?}", proxy.requests);
             for lanes in &proxy.lanes {

@@ -24,6 +24,11 @@ const MAX_OPEN: usize = 12_000;
 /// answers.
 const MAX_BUSY_BYTES: usize = 16 * 1024 * 1024;
 
+/// Bytes of the host's answers that a proxy may have coming and waiting, and how many of those that may be large. One above it is
+/// let in alone.
+const MAX_HOST_BYTES: u64 = 32 * 1024 * 1024;
+const MAX_RESERVED: usize = 64;
+
 /// Bytes of copies that wait for an observer. One above it is let in alone.
 const MAX_COPY_BYTES: usize = 4 * 1024 * 1024;
 
@@ -61,6 +66,16 @@ pub(super) struct ProxyState {
     pub(super) status: Status,
     inbox: VecDeque<Inbound>,
     inbox_bytes: usize,
+    /// Of these, bytes of the host's answers.
+    host_bytes: usize,
+    /// Bytes of answers that the host still owes, by operation.
+    reserved: HashMap<u64, u64>,
+    /// The most bytes of an answer about its saved state.
+    pub(super) state: u64,
+    /// Turns that it has had.
+    pub(super) turns: u64,
+    /// Since when too much waits for it, and how many turns it had had then.
+    pub(super) backlog: Option<(Instant, u64)>,
     copies: VecDeque<Inbound>,
     copy_bytes: usize,
     lost: u64,
@@ -209,6 +224,11 @@ impl ProxyState {
             status: Status::Ready,
             inbox: VecDeque::new(),
             inbox_bytes: 0,
+            host_bytes: 0,
+            reserved: HashMap::new(),
+            state: setup.state,
+            turns: 0,
+            backlog: None,
             copies: VecDeque::new(),
             copy_bytes: 0,
             lost: 0,
@@ -266,36 +286,76 @@ impl ProxyState {
         self.inbox.iter().chain(&self.running)
     }
 
-    /// Bytes that wait in its inbox.
-    pub(super) fn inbox_bytes(&self) -> usize {
-        self.inbox_bytes
+    /// Bytes of others' messages that wait in its inbox. What the host owes it has a bound of its own.
+    pub(super) fn bytes_of_others(&self) -> usize {
+        self.inbox_bytes.saturating_sub(self.host_bytes)
+    }
+
+    /// Makes room for an answer of the host of at most so many bytes, if there is any.
+    pub(super) fn reserve(&mut self, operation: u64, bytes: u64) -> bool {
+        let owed: u64 = self.reserved.values().sum();
+        let waits = u64::try_from(self.host_bytes).unwrap_or(u64::MAX);
+        let fits = self.reserved.is_empty() && self.host_bytes == 0
+            || owed.saturating_add(waits).saturating_add(bytes) <= MAX_HOST_BYTES && self.reserved.len() < MAX_RESERVED;
+        if fits {
+            self.reserved.insert(operation, bytes);
+        }
+        fits
+    }
+
+    /// The host has answered.
+    pub(super) fn unreserve(&mut self, operation: u64) {
+        self.reserved.remove(&operation);
+    }
+
+    fn count(&mut self, inbound: &Inbound, add: bool) {
+        let of_host = if inbound.source == Peer::Host {
+            inbound.size()
+        } else {
+            0
+        };
+        let size = inbound.size();
+        if add {
+            self.inbox_bytes += size;
+            self.host_bytes += of_host;
+        } else {
+            self.inbox_bytes = self.inbox_bytes.saturating_sub(size);
+            self.host_bytes = self.host_bytes.saturating_sub(of_host);
+        }
     }
 
     pub(super) fn push_back(&mut self, inbound: Inbound) {
-        self.inbox_bytes += inbound.size();
+        self.count(&inbound, true);
         self.inbox.push_back(inbound);
     }
 
     pub(super) fn push_front(&mut self, inbound: Inbound) {
-        self.inbox_bytes += inbound.size();
+        self.count(&inbound, true);
         self.inbox.push_front(inbound);
     }
 
     pub(super) fn drain_inbox(&mut self) -> Vec<Inbound> {
         self.inbox_bytes = 0;
+        self.host_bytes = 0;
         self.inbox.drain(..).collect()
     }
 
     /// The next message, and whether it comes from the inbox: what it owns first, then copies.
-    pub(super) fn next(&mut self) -> Option<(Inbound, bool)> {
+    /// Without what comes from the host if that is to wait.
+    pub(super) fn next(&mut self, without_host: bool) -> Option<(Inbound, bool)> {
+        let of_others = |inbound: &Inbound| !without_host || inbound.source != Peer::Host;
         let next = if self.status == Status::Ready && self.is_busy() {
-            let at = self.inbox.iter().position(is_answer)?;
+            let wanted = |inbound: &Inbound| is_answer(inbound) && of_others(inbound);
+            let at = self.inbox.iter().position(wanted)?;
             self.inbox.remove(at)
+        } else if without_host {
+            let at = self.inbox.iter().position(of_others);
+            at.and_then(|at| self.inbox.remove(at))
         } else {
             self.inbox.pop_front()
         };
         if let Some(inbound) = next {
-            self.inbox_bytes -= inbound.size();
+            self.count(&inbound, false);
             return Some((inbound, true));
         }
         let copy = self.copies.pop_front()?;

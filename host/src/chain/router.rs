@@ -66,6 +66,11 @@ pub enum Effect {
         /// How long to wait first.
         after: Duration,
     },
+    /// Give up the turn that this proxy has, and its instance. Its end must not be told any more.
+    Abort {
+        /// The proxy.
+        proxy: usize,
+    },
     /// The agent has `initialize` now and owes an answer.
     InitializeSent,
     /// Nobody waits for this operation any more.
@@ -89,6 +94,8 @@ pub struct ProxySetup {
     pub on_failure: OnFailure,
     /// The MCP servers that concern it; none if all do.
     pub servers: Option<Arc<OwnServers>>,
+    /// The most bytes of saved state, and so of one answer about it.
+    pub state: u64,
     /// How long it may hold a message while nothing that it sent on the message's behalf is unanswered.
     pub hold_time: Duration,
 }
@@ -156,6 +163,8 @@ pub struct Router {
     /// Holds that ended, to be followed up when the message at hand has found its place.
     pub(super) releases: VecDeque<(usize, Hold)>,
     pub(super) tap: OptionalTap,
+    /// The host's answers wait until something was written.
+    pub(super) choked: bool,
     /// Whether faults are told in the sessions that they concern.
     pub(super) notices: bool,
     /// When there is a look at what proxies keep.
@@ -203,6 +212,7 @@ impl Router {
             overfull: Vec::new(),
             releases: VecDeque::new(),
             tap,
+            choked: false,
             notices: false,
             next_look: None,
             audit: Recorder::default(),
@@ -246,7 +256,7 @@ impl Router {
         };
         // One that takes nothing but answers has a cap of its own: what is read next may be an answer.
         let waiting = self.proxies.iter().filter(|proxy| !proxy.is_busy());
-        waiting.map(|proxy| proxy.inbox_bytes() + kept(proxy)).sum()
+        waiting.map(|proxy| proxy.bytes_of_others() + kept(proxy)).sum()
     }
 
     /// Bytes of Consort's own answers that may still wait for the client, and for the agent.

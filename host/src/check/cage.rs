@@ -75,6 +75,7 @@ impl Cage {
             registration,
             on_failure: OnFailure::Bypass,
             hold_time: loaded.limits.time(Limit::HoldTime),
+            state: loaded.limits.get(Limit::State),
             servers: (!loaded.policy.hears_all_servers()).then(|| loaded.record.servers.clone()),
         };
         Self {
@@ -251,7 +252,8 @@ impl Cage {
                 };
                 self.router.proxy_restarted(proxy, result);
             }
-            Effect::Timer(_) | Effect::InitializeSent => {}
+            // Turns are over at once here, and time is turned on by hand.
+            Effect::Abort { .. } | Effect::Timer(_) | Effect::InitializeSent => {}
         }
     }
 

@@ -4,7 +4,7 @@
 use super::contained::contained;
 use super::load::{self, Started};
 use super::saved::SavedQueue;
-use super::streams::{either, exit, notified, parsed, until, write_some};
+use super::streams::{either, exit, notified, parsed, unless, until, write_some};
 use super::timers::{Due, Timers};
 use super::told::{TALLY, Told};
 use super::{ClientStreams, ConnectionOptions, Ending, files};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// Turns without a look at what came in: two proxies that talk to each other must not keep everybody else waiting.
 const MAX_TURNS: usize = 256;
@@ -50,7 +50,8 @@ const SLICES: usize = 16;
 
 /// What happens outside of the loop.
 pub(super) enum Event {
-    Turn(usize, Result<(Instance, TurnResult), Fault>),
+    /// The end of the turn with this number, if it was not given up.
+    Turn(usize, u64, Option<Result<(Instance, TurnResult), Fault>>),
     Restarted(usize, Result<(Instance, Registration), Fault>),
     HostAnswer(usize, u64, Outcome),
 }
@@ -60,6 +61,10 @@ pub(super) struct Slot {
     configuration: Text,
     instance: Option<Instance>,
     saved: SavedQueue,
+    /// How many turns were given up: what comes of one with an earlier number is nobody's.
+    given_up: u64,
+    /// Gives up the turn that is under way.
+    give_up: Option<oneshot::Sender<()>>,
 }
 
 /// One connection.
@@ -153,6 +158,7 @@ impl Driver {
                 registration,
                 on_failure,
                 hold_time: loaded.limits.time(Limit::HoldTime),
+                state: loaded.limits.get(Limit::State),
                 servers: (!loaded.policy.hears_all_servers()).then(|| loaded.record.servers.clone()),
             });
             records.push((loaded.name.clone(), loaded.record.clone()));
@@ -162,6 +168,8 @@ impl Driver {
                 loaded,
                 configuration,
                 instance: Some(instance),
+                given_up: 0,
+                give_up: None,
             });
         }
         // Each proxy has at most one turn under way; reads and sleeps wait for room.
@@ -206,6 +214,7 @@ impl Driver {
     /// Runs until the end.
     pub(super) async fn run(mut self) -> Ending {
         loop {
+            self.router.resume_choked();
             self.work().await;
             if !self.client_open && self.is_done() {
                 break;
@@ -282,7 +291,12 @@ impl Driver {
             let mut turn = Box::pin(contained(Phase::Receive, instance.turn(turn)));
             match std::future::poll_fn(|context| Poll::Ready(turn.as_mut().poll(context))).await {
                 Poll::Ready(result) => self.turn_ended(index, result),
-                Poll::Pending => self.apart(async move { Event::Turn(index, turn.await) }),
+                Poll::Pending => {
+                    let slot = &mut self.slots[index];
+                    let (number, (give_up, given_up)) = (slot.given_up, oneshot::channel());
+                    slot.give_up = Some(give_up);
+                    self.apart(async move { Event::Turn(index, number, unless(given_up, turn).await) });
+                }
             }
         }
     }
@@ -314,7 +328,10 @@ impl Driver {
     fn event(&mut self, event: Event) {
         self.running = self.running.saturating_sub(1);
         match event {
-            Event::Turn(index, result) => self.turn_ended(index, result),
+            Event::Turn(index, number, Some(result)) if number == self.slots[index].given_up => {
+                self.turn_ended(index, result);
+            }
+            Event::Turn(..) => {}
             Event::Restarted(index, result) => {
                 let result = result.map(|(instance, registration)| {
                     self.slots[index].instance = Some(instance);
@@ -338,6 +355,14 @@ impl Driver {
             } => self.timers.add(now + duration, Due::Sleep { proxy, operation }),
             Effect::Restart { proxy, after } => self.timers.add(now + after, Due::Restart { proxy }),
             Effect::Timer(at) => self.timers.add(at, Due::Chain),
+            Effect::Abort { proxy } => {
+                let slot = &mut self.slots[proxy];
+                slot.given_up += 1;
+                if let Some(give_up) = slot.give_up.take() {
+                    // It may be over just now.
+                    let _ = give_up.send(());
+                }
+            }
             Effect::InitializeSent => self.timers.add(now + SILENCE, Due::Silence { agent: self.agents }),
             Effect::Forget { operation } => self.timers.forget(operation),
             Effect::SavedState {

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Instant;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::oneshot;
 
 /// A line that is no message.
 pub(super) struct Refused {
@@ -103,6 +104,21 @@ pub(super) async fn until(at: Option<Instant>) {
 pub(super) async fn exit(exited: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
     if let Some(exited) = exited {
         exited.await;
+    }
+}
+
+/// What comes of something, unless it is given up before.
+pub(super) async fn unless<T>(given_up: oneshot::Receiver<()>, done: impl Future<Output = T>) -> Option<T> {
+    let given_up = async {
+        if given_up.await.is_err() {
+            // Nobody can give it up any more.
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        done = done => Some(done),
+        () = given_up => None,
     }
 }
 

@@ -42,7 +42,7 @@ impl State {
 
     /// Makes a message into what the proxy gets with this delivery.
     pub(super) fn give_message(&mut self, ticket: Ticket, message: &Message) -> Result<wit::Message> {
-        let mut give = |text: &Text| self.hand_out(text.clone(), Some(ticket));
+        let mut give = |text: &Text| self.give(text.clone(), Some(ticket));
         Ok(match message {
             Message::Request(request) => wit::Message::Request(wit::Request {
                 id: None,
@@ -69,7 +69,10 @@ impl State {
 impl wit::Host for State {
     fn send(&mut self, to: wit::Peer, message: wit::Message) -> Result<std::result::Result<(), wit::Refusal>> {
         let (message, origin) = self.take_message(message)?;
-        Ok(self.ledger.send(to.into(), message, origin))
+        let watch = self.meter.watch(message.text().map_or(0, Text::len));
+        let verdict = self.ledger.send(to.into(), message, origin);
+        self.meter.works(watch.as_ref()).map_err(wasmtime::Error::new)?;
+        Ok(verdict)
     }
 
     fn release(&mut self, ticket: Ticket) -> Result<()> {

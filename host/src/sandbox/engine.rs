@@ -201,7 +201,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    fn start(engine: EngineWeak) -> anyhow::Result<Arc<Self>> {
+    pub(super) fn start(engine: EngineWeak) -> anyhow::Result<Arc<Self>> {
         let (send, receive) = std::sync::mpsc::sync_channel::<std::sync::Weak<Self>>(1);
         let handle = thread::Builder::new().name("consort-clock".into()).spawn(move || {
             if let Ok(clock) = receive.recv() {

@@ -3,7 +3,7 @@
 use super::bindings::{How as WitHow, Proxy, Receipt as WitReceipt};
 use super::engine::{Clock, Loaded};
 use super::limits::FIRST_TICKS;
-use super::meter::{OutOfTime, shown};
+use super::meter::{Meter, OutOfTime};
 use super::state::State;
 use crate::fault::{Class, Fault, Phase};
 use crate::grants::{Policy, Right};
@@ -27,6 +27,7 @@ pub struct Instance {
     store: Store<State>,
     proxy: Proxy,
     clock: Arc<Clock>,
+    meter: Arc<Meter>,
     limits: Limits,
 }
 
@@ -48,13 +49,14 @@ impl Instance {
             tick(context.data_mut())
         });
         begin(&mut store, loaded.clock());
-        let started = tokio::time::timeout(limits.time(Limit::Time), async {
+        let meter = store.data().meter.clone();
+        let started = async {
             let proxy = loaded.pre().instantiate_async(&mut store).await?;
-            let configuration = store.data_mut().hand_out(configuration, None)?;
+            let configuration = store.data_mut().give(configuration, None)?;
             let answer = proxy.call_start(&mut store, configuration).await?;
             wasmtime::Result::Ok((proxy, answer))
-        })
-        .await;
+        };
+        let started = tokio::time::timeout(limits.time(Limit::Time), meter.run(started)).await;
         let (proxy, answer) = match started {
             Ok(Ok(started)) => started,
             Ok(Err(error)) => return Err(fault(&mut store, Phase::Start, &error)),
@@ -82,7 +84,7 @@ impl Instance {
             if interest.how == How::Intercept {
                 missing.push(denial.reason.clone());
             }
-            loaded.record.cut(denial);
+            loaded.record.deny(denial);
         }
         let registration = Registration {
             interests,
@@ -93,6 +95,7 @@ impl Instance {
             store,
             proxy,
             clock: loaded.clock().clone(),
+            meter,
             limits,
         };
         Ok((instance, registration))
@@ -106,8 +109,6 @@ impl Instance {
     /// Delivers one message. The instance comes back if it can be used again.
     pub async fn turn(mut self, turn: Turn) -> Result<(Self, TurnResult), Fault> {
         begin(&mut self.store, &self.clock);
-        let ticks = self.clock.ticks();
-        let mut waited = false;
         self.store.data_mut().ledger.begin(&turn);
         let message = match self.store.data_mut().give_message(turn.ticket, &turn.message) {
             Ok(message) => message,
@@ -117,12 +118,11 @@ impl Instance {
             let call = self
                 .proxy
                 .call_receive(&mut self.store, turn.source.into(), turn.ticket, &message);
-            let mut call = std::pin::pin!(call);
+            let mut call = std::pin::pin!(self.meter.run(call));
             // A timer costs more than a short turn: it is set only when the turn does not end at once.
             match std::future::poll_fn(|context| std::task::Poll::Ready(call.as_mut().poll(context))).await {
                 std::task::Poll::Ready(done) => Ok(done),
                 std::task::Poll::Pending => {
-                    waited = true;
                     // Whoever drives this gets to know that the turn lasts, before it goes on.
                     tokio::task::yield_now().await;
                     tokio::time::timeout(self.limits.time(Limit::Time), call).await
@@ -135,10 +135,6 @@ impl Instance {
             Ok(Err(error)) => return Err(fault(&mut self.store, Phase::Receive, &error)),
             Err(_) => return Err(too_long(&mut self.store, Phase::Receive, &self.limits)),
         };
-        let ticks = if waited { 0 } else { self.clock.ticks() - ticks };
-        if let Err(out_of_time) = self.store.data().meter.sampled(ticks) {
-            return Err(Fault::new(Class::Cpu, Phase::Receive, out_of_time.to_string()));
-        }
         let (sent, within) = self.store.data_mut().ledger.end(&turn, receipt);
         if !within {
             let cause = format!(
@@ -216,9 +212,8 @@ fn denied(interest: &Interest) -> Denial {
 
 fn too_long(store: &mut Store<State>, phase: Phase, limits: &Limits) -> Fault {
     store.data().log.flush();
-    let limit = shown(limits.time(Limit::Time));
-    let cause = format!("it did not return within {limit}; `limits.time` in consort.toml gives it more");
-    Fault::new(Class::Timeout, phase, cause)
+    let out_of_time = OutOfTime::Clock(limits.time(Limit::Time));
+    Fault::new(Class::Timeout, phase, out_of_time.to_string())
 }
 
 /// What an error of wasmtime means.
@@ -226,7 +221,11 @@ fn fault(store: &mut Store<State>, phase: Phase, error: &wasmtime::Error) -> Fau
     let state = store.data();
     state.log.flush();
     let (class, cause) = if let Some(out_of_time) = error.downcast_ref::<OutOfTime>() {
-        (Class::Cpu, out_of_time.to_string())
+        let class = match out_of_time {
+            OutOfTime::Message(_) | OutOfTime::Minute(_) => Class::Cpu,
+            OutOfTime::Clock(_) => Class::Timeout,
+        };
+        (class, out_of_time.to_string())
     } else if root(error).starts_with(TOO_MANY_PARTS) {
         let cause = format!("it has too many instances, memories or tables ({})", root(error));
         (Class::Memory, cause)

@@ -1,13 +1,14 @@
 //! Host-held JSON values: the interface `json` of the world.
 
 use super::bindings::consort::proxy::json::{Content, Edit as WitEdit, Host, HostValue};
-use super::limits::{MAX_DEPTH, MAX_HELD_MESSAGES};
-use super::meter::Watch;
+use super::held::Share;
+use super::limits::{LARGE_TEXT, MAX_DEPTH};
 use super::state::State;
 use crate::message::Ticket;
 use crate::wire::edit::{self, Edit};
 use crate::wire::scan;
 use crate::wire::text::Text;
+use std::ops::Range;
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
@@ -21,34 +22,69 @@ pub struct Value {
     pub(super) origin: Option<Ticket>,
     /// How many levels edits with other handles' values have put on top: text alone is checked when it comes in.
     added: usize,
+    /// Bytes that the proxy wrote, or more.
+    written: usize,
+}
+
+impl Value {
+    /// What the proxy wrote.
+    fn written(text: Text) -> Self {
+        Self {
+            written: text.len(),
+            text,
+            origin: None,
+            added: 0,
+        }
+    }
+
+    /// What it counts for.
+    fn share(&self) -> Share {
+        let kept = self.text.kept();
+        let written = self.written.min(kept);
+        Share {
+            written,
+            given: kept - written,
+        }
+    }
 }
 
 impl State {
-    /// Puts text behind a new handle.
+    /// Puts text that the proxy is given behind a new handle.
     ///
     /// # Errors
     ///
-    /// A trap if the proxy has too many handles or too much text behind them; remembered as a memory fault.
-    pub(super) fn hand_out(&mut self, text: Text, origin: Option<Ticket>) -> Result<Resource<Value>> {
-        self.hand_out_value(Value { text, origin, added: 0 })
+    /// A trap if the proxy has too many handles, or holds too much from before; remembered as a memory fault.
+    pub(super) fn give(&mut self, text: Text, origin: Option<Ticket>) -> Result<Resource<Value>> {
+        let counted = self.held.deliver(text.kept());
+        self.limiter.fits(counted)?;
+        self.push(Value {
+            text,
+            origin,
+            added: 0,
+            written: 0,
+        })
     }
 
-    fn hand_out_value(&mut self, value: Value) -> Result<Resource<Value>> {
-        let size = value.text.len();
-        let most = self.max_message.saturating_mul(MAX_HELD_MESSAGES);
-        if self.held + size > most {
+    /// Puts what the proxy has made of something behind a new handle.
+    fn hand_out(&mut self, value: Value) -> Result<Resource<Value>> {
+        let counted = self.held.add(value.share());
+        self.limiter.fits(counted)?;
+        self.push(value)
+    }
+
+    fn push(&mut self, value: Value) -> Result<Resource<Value>> {
+        let share = value.share();
+        self.table.push(value).map_err(|error| {
+            self.held.remove(share);
             self.limiter.refused = true;
-            wasmtime::bail!("more than {most} bytes of JSON text behind handles");
-        }
-        let handle = self.table.push(value).inspect_err(|_| self.limiter.refused = true)?;
-        self.held += size;
-        Ok(handle)
+            error.into()
+        })
     }
 
     /// Takes a handle back.
     pub(super) fn take_back(&mut self, value: Resource<Value>) -> Result<Value> {
         let value = self.table.delete(value)?;
-        self.held -= value.text.len().min(self.held);
+        self.held.remove(value.share());
         Ok(value)
     }
 
@@ -57,13 +93,33 @@ impl State {
             Content::Text(text) if text.len() > self.max_message => {
                 Err(format!("larger than {} bytes", self.max_message))
             }
-            Content::Text(text) => Text::parse(&text, MAX_DEPTH).map(|text| Value {
-                text,
-                origin: None,
-                added: 0,
-            }),
+            Content::Text(text) => Text::parse(&text, MAX_DEPTH).map(Value::written),
             Content::Value(value) => Ok(self.table.get(&value)?.clone()),
         })
+    }
+}
+
+impl State {
+    /// Looks at what stands at a pointer.
+    fn look<T>(
+        &self,
+        value: &Resource<Value>,
+        pointer: &str,
+        look: impl FnOnce(&Value, Range<usize>) -> T,
+    ) -> Result<Option<T>> {
+        let value = self.table.get(value)?;
+        let watch = self.meter.watch(value.text.len());
+        let seen = scan::find(&value.text, pointer).map(|range| look(value, range));
+        self.meter.works(watch.as_ref()).map_err(wasmtime::Error::new)?;
+        Ok(seen)
+    }
+}
+
+/// Whether an edit brings much text.
+fn is_large(edit: &WitEdit) -> bool {
+    match edit {
+        WitEdit::Add((_, Content::Text(text))) | WitEdit::Replace((_, Content::Text(text))) => text.len() > LARGE_TEXT,
+        _ => false,
     }
 }
 
@@ -76,34 +132,42 @@ impl Host for State {}
 
 impl HostValue for State {
     fn parse(&mut self, text: String) -> Result<std::result::Result<Resource<Value>, String>> {
-        match self.content(Content::Text(text))? {
-            Ok(value) => self.hand_out_value(value).map(Ok),
+        let watch = self.meter.watch(text.len());
+        let parsed = self.content(Content::Text(text))?;
+        self.meter.works(watch.as_ref()).map_err(wasmtime::Error::new)?;
+        match parsed {
+            Ok(value) => self.hand_out(value).map(Ok),
             Err(reason) => Ok(Err(reason)),
         }
     }
 
     fn size(&mut self, value: Resource<Value>, pointer: String) -> Result<Option<u64>> {
-        let text = &self.table.get(&value)?.text;
-        Ok(scan::find(text, &pointer).map(|range| range.len() as u64))
+        self.look(&value, &pointer, |_, range| range.len() as u64)
     }
 
     fn read(&mut self, value: Resource<Value>, pointer: String) -> Result<Option<String>> {
-        let text = &self.table.get(&value)?.text;
-        Ok(scan::find(text, &pointer).map(|range| text.slice(range).to_text()))
+        self.look(&value, &pointer, |value, range| value.text.slice(range).to_text())
     }
 
     fn get(&mut self, value: Resource<Value>, pointer: String) -> Result<Option<Resource<Value>>> {
-        let Value { text, origin, added } = self.table.get(&value)?;
-        let (origin, added) = (origin.filter(|_| pointer.is_empty()), *added);
-        let part = scan::find(text, &pointer).map(|range| text.slice(range));
-        part.map(|text| self.hand_out_value(Value { text, origin, added }))
-            .transpose()
+        let part = self.look(&value, &pointer, |value, range| Value {
+            text: value.text.slice(range),
+            origin: value.origin.filter(|_| pointer.is_empty()),
+            ..*value
+        })?;
+        part.map(|part| self.hand_out(part)).transpose()
     }
 
     async fn edit(&mut self, value: Resource<Value>, edits: Vec<WitEdit>) -> Result<std::result::Result<(), String>> {
         let Value {
-            mut origin, mut added, ..
+            mut origin,
+            mut added,
+            mut written,
+            ref text,
+            ..
         } = *self.table.get(&value)?;
+        let long = edits.len() > 1 || text.len() > LARGE_TEXT || edits.iter().any(is_large);
+        let mut watch = long.then(|| self.meter.watch_closely());
         let mut checked = Vec::with_capacity(edits.len());
         for edit in edits {
             let (pointer, content, make): (_, _, fn(String, Text) -> Edit) = match edit {
@@ -119,17 +183,20 @@ impl HostValue for State {
             match self.content(content)? {
                 Ok(content) => {
                     added = added.max(content.added + pointer.matches('/').count());
+                    // The key may be new as well.
+                    written = written.saturating_add(content.written + pointer.len());
                     checked.push(make(pointer, content.text));
                 }
                 Err(reason) => return Ok(Err(format!("the content for `{pointer}` is {reason}"))),
             }
+            self.meter.breathe(&mut watch).await.map_err(wasmtime::Error::new)?;
         }
         if added > MAX_DEPTH {
             return Ok(Err(format!("the value would nest deeper than {MAX_DEPTH} levels")));
         }
-        let most = self.max_message;
         let mut edited = self.table.get(&value)?.text.clone();
-        let mut watch = (checked.len() > 1).then(Watch::start);
+        // What it was given larger than that can still be made smaller.
+        let most = self.max_message.max(edited.len());
         for edit in &checked {
             edited = match edit::one(&edited, edit) {
                 Ok(edited) if edited.len() > most => {
@@ -138,27 +205,25 @@ impl HostValue for State {
                 Ok(edited) => edited,
                 Err(reason) => return Ok(Err(reason)),
             };
-            // No epoch ends what the host does.
-            if let Some(watch) = &mut watch
-                && self.meter.works(watch).map_err(wasmtime::Error::new)?
-            {
-                tokio::task::yield_now().await;
-                *watch = Watch::start();
-            }
+            self.meter.breathe(&mut watch).await.map_err(wasmtime::Error::new)?;
         }
         let value = self.table.get_mut(&value)?;
-        self.held = self.held - value.text.len().min(self.held) + edited.len();
-        *value = Value {
+        let edited = Value {
             text: edited,
             origin,
             added,
+            written,
         };
+        if let Err(reason) = self.held.exchange(value.share(), edited.share()) {
+            return Ok(Err(reason));
+        }
+        *value = edited;
         Ok(Ok(()))
     }
 
     fn dup(&mut self, value: Resource<Value>) -> Result<Resource<Value>> {
         let copy = self.table.get(&value)?.clone();
-        self.hand_out_value(copy)
+        self.hand_out(copy)
     }
 
     fn drop(&mut self, value: Resource<Value>) -> Result<()> {

@@ -7,8 +7,8 @@ use wasmtime::ResourceLimiter;
 /// How deeply text may nest that a proxy hands over. serde_json and most other parsers stop there as well.
 pub(super) const MAX_DEPTH: usize = 128;
 
-/// JSON text behind the handles of one proxy, in messages of the largest size. Text that several handles share counts for each of
-/// them, though it is in memory once.
+/// Text that a proxy was given and has behind handles, in messages of the largest size, or of the size of the largest that it got. Text
+/// that several handles share counts for each of them, though it is in memory once.
 pub(super) const MAX_HELD_MESSAGES: usize = 8;
 
 /// Time between epoch ticks: long enough to cost nothing, short enough for a turn that lasts to be noticed at once.
@@ -16,6 +16,9 @@ pub(super) const TICK: Duration = Duration::from_millis(5);
 
 /// Ticks that a turn has before it is moved out of the connection's way: only long turns pay for that.
 pub(super) const FIRST_TICKS: u64 = 2;
+
+/// Text above this size is worth a look at the clock when the host works on it: reading it takes some 10 µs.
+pub(super) const LARGE_TEXT: usize = 64 * 1024;
 
 /// The largest component file. Interpreters inside a component make some 20 MiB.
 pub(super) const MAX_COMPONENT: u64 = 128 * 1024 * 1024;
@@ -44,6 +47,14 @@ impl Limiter {
     /// Bytes that were given.
     pub(super) fn used(&self) -> u64 {
         self.used
+    }
+
+    /// Passes on whether something else fits, as a trap if not.
+    pub(super) fn fits(&mut self, counted: Result<(), String>) -> wasmtime::Result<()> {
+        counted.map_err(|reason| {
+            self.refused = true;
+            wasmtime::Error::msg(reason)
+        })
     }
 
     fn grow(&mut self, bytes: u64) -> bool {

@@ -1,6 +1,7 @@
 //! What a proxy's store holds.
 
 use super::engine::Loaded;
+use super::held::Held;
 use super::ledger::Ledger;
 use super::limits::{Limiter, MAX_RANDOM};
 use super::meter::Meter;
@@ -8,6 +9,7 @@ use super::output::Output;
 use crate::fault::{Class, Fault, Phase};
 use crate::limits::Limit;
 use crate::log::ProxyLog;
+use std::sync::Arc;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxView, WasiView};
 
@@ -19,10 +21,10 @@ pub(super) struct State {
     pub(super) log: ProxyLog,
     /// Bytes of the largest message.
     pub(super) max_message: usize,
-    /// Bytes of JSON text behind handles.
-    pub(super) held: usize,
-    /// What the current call has used.
-    pub(super) meter: Meter,
+    /// The JSON text behind handles.
+    pub(super) held: Held,
+    /// What its calls use.
+    pub(super) meter: Arc<Meter>,
     wasi: WasiCtx,
 }
 
@@ -66,8 +68,8 @@ impl State {
             ledger: Ledger::new(limits, loaded.policy.clone(), loaded.record.clone()),
             log,
             max_message: limits.count(Limit::MessageSize),
-            held: 0,
-            meter: Meter::new(limits, loaded.record.clone()),
+            held: Held::new(&limits),
+            meter: Arc::new(Meter::new(&limits, loaded.record.clone(), loaded.clock().clone())),
             wasi: wasi.build(),
         })
     }

@@ -52,16 +52,18 @@ pub fn one(text: &Text, edit: &Edit) -> Result<Text, String> {
             "the pointer `{pointer}` has a `~` that is neither `~0` nor `~1`"
         ));
     };
-    let container =
-        scan::find(text, parent).ok_or_else(|| format!("nothing stands at `{parent}`, the parent of `{pointer}`"))?;
+    let container = scan::find_start(text, parent)
+        .ok_or_else(|| format!("nothing stands at `{parent}`, the parent of `{pointer}`"))?;
     let (shape, slot) = scan::slot(text, container, &token);
     let Some(slot) = slot else {
         return Err(format!("`{parent}` is neither an object nor an array"));
     };
     match (edit, slot) {
-        (Edit::Replace(_, content), Slot::Found { value, .. }) => Ok(text.splice(value, content.pieces())),
+        (Edit::Replace(_, content), Slot::Found { value, .. }) => {
+            Ok(text.splice(value, content.pieces(), content.kept()))
+        }
         (Edit::Add(_, content), Slot::Found { value, .. }) if shape == Shape::Object => {
-            Ok(text.splice(value, content.pieces()))
+            Ok(text.splice(value, content.pieces(), content.kept()))
         }
         (Edit::Add(_, content), Slot::Found { start, .. }) => Ok(insert(text, start, &[], content, b",")),
         (
@@ -89,7 +91,7 @@ pub fn one(text: &Text, edit: &Edit) -> Result<Text, String> {
                 previous_end,
                 next_start,
             },
-        ) => Ok(text.splice(removal(start, value, previous_end, next_start), &[])),
+        ) => Ok(text.splice(removal(start, value, previous_end, next_start), &[], 0)),
         (Edit::Replace(..) | Edit::Remove(_), Slot::Missing { .. }) => Err(format!("nothing stands at `{pointer}`")),
     }
 }
@@ -99,7 +101,7 @@ fn insert(text: &Text, at: usize, before: &[u8], content: &Text, after: &'static
     put.push(Bytes::copy_from_slice(before));
     put.extend_from_slice(content.pieces());
     put.push(Bytes::from_static(after));
-    text.splice(at..at, &put)
+    text.splice(at..at, &put, content.kept() + before.len())
 }
 
 /// What goes with a removed member: itself and one comma.

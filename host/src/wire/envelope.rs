@@ -256,10 +256,10 @@ fn invalid(reason: &str) -> Malformed {
     }
 }
 
-/// The part of the line that a raw value stands for, sharing the line's buffer.
+/// The part of the line that a raw value stands for, sharing the line's buffer unless it is little of it.
 fn slice(line: &Bytes, text: &str, raw: &RawValue) -> Text {
     let start = raw.get().as_ptr() as usize - text.as_ptr() as usize;
-    Text::trusted(line.slice(start..start + raw.get().len()))
+    Text::trusted_part(line, start..start + raw.get().len())
 }
 
 /// The text of a JSON-RPC error object.

@@ -7,8 +7,8 @@ use memchr::memchr;
 /// How many bytes one read asks for. A quarter MiB is where pipe throughput stopped growing.
 pub const READ_SIZE: usize = 256 * 1024;
 
-/// Lines up to this size are copied out of the read buffer, so that a small message does not keep the buffer alive.
-const COPY_UP_TO: usize = 16 * 1024;
+/// Lines up to this size are copied out of the read buffer, so that a message does not keep far more than itself alive.
+const COPY_UP_TO: usize = READ_SIZE / 2;
 
 /// Bytes that are kept of a line that is too long.
 const BEGINNING: usize = 4 * 1024;
@@ -88,6 +88,10 @@ impl LineBuffer {
             } else {
                 let mut line = self.buffer.split_to(end + 1);
                 line.truncate(end);
+                if self.buffer.len() <= end.max(READ_SIZE) {
+                    // What follows must not keep the buffer of a long line alive.
+                    self.buffer = BytesMut::from(&self.buffer[..]);
+                }
                 line.freeze()
             };
             if !line.iter().all(u8::is_ascii_whitespace) {
@@ -151,6 +155,22 @@ mod tests {
             seen.extend(lines.last_line());
             let expected = [&b"one\r"[..], b"two", b"three"].map(|line| Line::Whole(Bytes::from_static(line)));
             assert_eq!(seen, expected, "in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn a_line_does_not_keep_the_buffer_of_a_longer_one_alive() {
+        let mut lines = LineBuffer::new(64 << 20);
+        for size in [10, 8 << 20, 1_000, 200_000, READ_SIZE] {
+            lines.room().extend_from_slice(&vec![b'x'; size]);
+            lines.room().extend_from_slice(b"\n");
+        }
+        for most in [1_000, 64 << 20, 10_000, 1 << 20, 1 << 20] {
+            let Some(Line::Whole(line)) = lines.next_line() else {
+                panic!("a line of at most {most} bytes");
+            };
+            let kept = line.try_into_mut().map_or(0, |line| line.capacity());
+            assert!(kept <= most, "{kept} for at most {most}");
         }
     }
 

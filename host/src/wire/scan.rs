@@ -104,22 +104,22 @@ pub(crate) fn index(token: &str) -> Option<usize> {
     (plain && (token == "0" || !token.starts_with('0'))).then(|| token.parse().ok())?
 }
 
-/// Finds the value at a pointer.
+/// Finds the value at a pointer. Looks at each byte once at most: on the way down no level is read to its end.
 pub(crate) fn find(text: &Text, pointer: &str) -> Option<Range<usize>> {
     let mut cursor = Cursor::new(text.pieces());
-    cursor.skip_space();
-    let mut range = None;
-    for token in tokens(pointer)? {
-        match cursor.child(&decode(token)?)? {
-            Slot::Found { value, .. } => {
-                // The walk stopped behind the value: go back to its beginning.
-                cursor.seek(value.start);
-                range = Some(value);
-            }
-            Slot::Missing { .. } => return None,
-        }
+    if !cursor.descend(pointer)? {
+        return Some(0..text.len());
     }
-    Some(range.unwrap_or(0..text.len()))
+    let start = cursor.offset();
+    cursor.skip_value();
+    Some(start..cursor.offset())
+}
+
+/// Where the value at a pointer begins.
+pub(crate) fn find_start(text: &Text, pointer: &str) -> Option<usize> {
+    let mut cursor = Cursor::new(text.pieces());
+    cursor.descend(pointer)?;
+    Some(cursor.offset())
 }
 
 /// The decoded string at a pointer of one plain token, as messages carry session ids.
@@ -188,9 +188,9 @@ fn folded(name: &str) -> String {
 }
 
 /// What stands at a position, and the slot of a token in it.
-pub(crate) fn slot(text: &Text, container: Range<usize>, token: &str) -> (Shape, Option<Slot>) {
+pub(crate) fn slot(text: &Text, container: usize, token: &str) -> (Shape, Option<Slot>) {
     let mut cursor = Cursor::new(text.pieces());
-    cursor.seek(container.start);
+    cursor.seek(container);
     cursor.skip_space();
     let shape = match cursor.peek() {
         Some(b'{') => Shape::Object,
@@ -199,6 +199,14 @@ pub(crate) fn slot(text: &Text, container: Range<usize>, token: &str) -> (Shape,
     };
     let slot = cursor.child(token);
     (shape, slot)
+}
+
+/// A token of a pointer was looked up.
+enum Step {
+    /// The cursor stands at the value. Where its key (or itself) begins, and where the value before it ends.
+    Found { start: usize, previous_end: Option<usize> },
+    /// It is not there.
+    Missing(Slot),
 }
 
 /// A position in a rope.
@@ -307,6 +315,13 @@ impl<'a> Cursor<'a> {
                     }
                 }
                 b',' | b' ' | b'\t' | b'\n' | b'\r' if open == 0 => return,
+                _ if open > 0 => {
+                    let rest = &self.piece[self.at..];
+                    let is_plain = |byte: &u8| !matches!(byte, b'"' | b'{' | b'[' | b'}' | b']');
+                    let plain = rest.iter().take_while(|byte| is_plain(byte)).count();
+                    self.forward(plain);
+                    continue;
+                }
                 _ => {}
             }
             self.forward(1);
@@ -339,8 +354,29 @@ impl<'a> Cursor<'a> {
         key_matches(&raw, escaped, token)
     }
 
-    /// Looks a token up in the container at the cursor; none if there is no container.
+    /// Goes to the value at a pointer, if there is one; says whether the pointer has a token.
+    fn descend(&mut self, pointer: &str) -> Option<bool> {
+        self.skip_space();
+        let mut deeper = false;
+        for token in tokens(pointer)? {
+            match self.step(&decode(token)?)? {
+                Step::Found { .. } => deeper = true,
+                Step::Missing(_) => return None,
+            }
+        }
+        Some(deeper)
+    }
+
+    /// Looks a token up in the container at the cursor; none if there is no container. Ends behind what it has looked at.
     fn child(&mut self, token: &str) -> Option<Slot> {
+        Some(match self.step(token)? {
+            Step::Found { start, previous_end } => self.found(start, previous_end),
+            Step::Missing(slot) => slot,
+        })
+    }
+
+    /// Goes to the value of a token in the container at the cursor; none if there is no container.
+    fn step(&mut self, token: &str) -> Option<Step> {
         let object = match self.peek()? {
             b'{' => true,
             b'[' => false,
@@ -355,11 +391,11 @@ impl<'a> Cursor<'a> {
             self.skip_space();
             match self.peek()? {
                 b'}' | b']' => {
-                    return Some(Slot::Missing {
+                    return Some(Step::Missing(Slot::Missing {
                         insert_at,
                         empty: count == 0,
                         count,
-                    });
+                    }));
                 }
                 b',' => {
                     self.forward(1);
@@ -375,9 +411,8 @@ impl<'a> Cursor<'a> {
                 self.forward(1);
                 self.skip_space();
             }
-            let value_start = self.offset();
             if found {
-                return Some(self.found(start, value_start, previous_end));
+                return Some(Step::Found { start, previous_end });
             }
             self.skip_value();
             insert_at = self.offset();
@@ -409,7 +444,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn found(&mut self, start: usize, value_start: usize, previous_end: Option<usize>) -> Slot {
+    fn found(&mut self, start: usize, previous_end: Option<usize>) -> Slot {
+        let value_start = self.offset();
         self.skip_value();
         let value = value_start..self.offset();
         self.skip_space();

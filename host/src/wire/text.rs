@@ -9,8 +9,12 @@ use std::sync::Arc;
 /// 1 µs for 16 KiB).
 pub const ROPE_FROM: usize = 16 * 1024;
 
-/// Slices up to this size are copied out of larger buffers, so that a few bytes never keep megabytes alive.
+/// Slices up to this size are copied out of larger buffers.
 const COPY_UP_TO: usize = 1024;
+
+/// A text keeps at most so many times its own length in buffers alive; what would keep more is copied. So whoever counts lengths
+/// is never wrong by more than that, and a copy never costs more than the search for what is copied.
+const KEEPS_AT_MOST: usize = 2;
 
 /// A rope of more pieces than this is made into one buffer again, so that a scan stays fast.
 const MAX_PIECES: usize = 256;
@@ -23,6 +27,8 @@ const JOIN_BELOW: usize = 2048;
 pub struct Text {
     pieces: Pieces,
     len: usize,
+    /// Bytes of the buffers that it keeps alive, or more.
+    kept: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -37,7 +43,21 @@ impl Text {
         let bytes = bytes.into();
         Self {
             len: bytes.len(),
+            kept: bytes.len(),
             pieces: Pieces::One(bytes),
+        }
+    }
+
+    /// Takes a part of a buffer that is known to be one JSON value.
+    pub(crate) fn trusted_part(buffer: &Bytes, range: Range<usize>) -> Self {
+        let part = &buffer[range.clone()];
+        match fits(part.len(), buffer.len()) {
+            true => Self {
+                len: part.len(),
+                kept: buffer.len(),
+                pieces: Pieces::One(buffer.slice(range)),
+            },
+            false => Self::trusted(Bytes::copy_from_slice(part)),
         }
     }
 
@@ -66,6 +86,11 @@ impl Text {
         self.len
     }
 
+    /// Bytes of memory that it keeps alive, shared or not.
+    pub fn kept(&self) -> usize {
+        self.kept
+    }
+
     /// Whether there is no text, which no JSON value has.
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -76,14 +101,22 @@ impl Text {
         if self.len != other.len {
             return false;
         }
-        let (ours, theirs) = (self.pieces(), other.pieces());
-        let shared = |(one, two): (&Bytes, &Bytes)| one.as_ptr() == two.as_ptr() && one.len() == two.len();
-        if ours.len() == theirs.len() && ours.iter().zip(theirs).all(shared) {
-            return true;
-        }
-        match (ours, theirs) {
-            ([one], [two]) => one == two,
-            _ => self.to_vec() == other.to_vec(),
+        let (mut ours, mut theirs) = (self.pieces().iter(), other.pieces().iter());
+        let (mut one, mut two): (&[u8], &[u8]) = (&[], &[]);
+        loop {
+            if one.is_empty() {
+                let Some(next) = ours.next() else { return true };
+                one = next;
+            }
+            if two.is_empty() {
+                let Some(next) = theirs.next() else { return true };
+                two = next;
+            }
+            let len = one.len().min(two.len());
+            if one.as_ptr() != two.as_ptr() && one[..len] != two[..len] {
+                return false;
+            }
+            (one, two) = (&one[len..], &two[len..]);
         }
     }
 
@@ -123,18 +156,18 @@ impl Text {
             return self.clone();
         }
         let len = range.end - range.start;
-        if len <= COPY_UP_TO {
+        if len <= COPY_UP_TO || !fits(len, self.kept) {
             let mut copy = Vec::with_capacity(len);
             self.each_part(range, |part| copy.extend_from_slice(&part));
             return Self::trusted(copy);
         }
         let mut parts = Vec::new();
         self.each_part(range, |part| parts.push(part));
-        Self::of_pieces(parts, len)
+        Self::of_pieces(parts, len, self.kept)
     }
 
-    /// The text with `range` replaced by the pieces given.
-    pub(crate) fn splice(&self, range: Range<usize>, put: &[Bytes]) -> Self {
+    /// The text with `range` replaced by the pieces given, which keep so many bytes alive.
+    pub(crate) fn splice(&self, range: Range<usize>, put: &[Bytes], put_kept: usize) -> Self {
         let put_len: usize = put.iter().map(Bytes::len).sum();
         let len = self.len - (range.end - range.start) + put_len;
         if len <= ROPE_FROM {
@@ -150,22 +183,18 @@ impl Text {
         self.each_part(0..range.start, |part| parts.push(part));
         parts.extend_from_slice(put);
         self.each_part(range.end..self.len, |part| parts.push(part));
-        Self::of_pieces(join_small(parts), len)
+        let (parts, joined) = join_small(parts);
+        Self::of_pieces(parts, len, self.kept + put_kept + joined)
     }
 
-    fn of_pieces(mut pieces: Vec<Bytes>, len: usize) -> Self {
-        if pieces.len() == 1 {
-            let one = pieces.swap_remove(0);
-            return Self {
-                pieces: Pieces::One(one),
-                len,
-            };
-        }
-        let text = Self {
-            pieces: Pieces::Many(pieces.into()),
-            len,
+    fn of_pieces(mut pieces: Vec<Bytes>, len: usize, kept: usize) -> Self {
+        let many = pieces.len() > MAX_PIECES;
+        let pieces = match pieces.len() {
+            1 => Pieces::One(pieces.swap_remove(0)),
+            _ => Pieces::Many(pieces.into()),
         };
-        if text.pieces().len() > MAX_PIECES {
+        let text = Self { pieces, len, kept };
+        if many || !fits(len, kept) {
             return Self::trusted(text.to_vec());
         }
         text
@@ -187,9 +216,15 @@ impl Text {
     }
 }
 
-/// Joins runs of small neighbours, so that many small edits do not make many small pieces.
-fn join_small(parts: Vec<Bytes>) -> Vec<Bytes> {
+/// Whether a text of so many bytes may keep so many alive.
+fn fits(len: usize, kept: usize) -> bool {
+    kept <= COPY_UP_TO.max(len.saturating_mul(KEEPS_AT_MOST))
+}
+
+/// Joins runs of small neighbours, so that many small edits do not make many small pieces. Tells the bytes of new buffers as well.
+fn join_small(parts: Vec<Bytes>) -> (Vec<Bytes>, usize) {
     let mut joined: Vec<Bytes> = Vec::with_capacity(parts.len());
+    let mut new = 0;
     for part in parts {
         if let Some(last) = joined.last_mut()
             && last.len() + part.len() <= JOIN_BELOW
@@ -197,6 +232,7 @@ fn join_small(parts: Vec<Bytes>) -> Vec<Bytes> {
             let mut both = Vec::with_capacity(last.len() + part.len());
             both.extend_from_slice(last);
             both.extend_from_slice(&part);
+            new += both.len();
             *last = both.into();
             continue;
         }
@@ -204,7 +240,7 @@ fn join_small(parts: Vec<Bytes>) -> Vec<Bytes> {
             joined.push(part);
         }
     }
-    joined
+    (joined, new)
 }
 
 #[cfg(test)]
@@ -214,7 +250,7 @@ mod tests {
     #[test]
     fn splices_small_text_into_one_buffer() {
         let text = Text::trusted("[1,2,3]");
-        let edited = text.splice(3..4, &[Bytes::from_static(b"\"two\"")]);
+        let edited = text.splice(3..4, &[Bytes::from_static(b"\"two\"")], 5);
         assert_eq!(edited.to_text(), "[1,\"two\",3]");
         assert_eq!(edited.pieces().len(), 1);
         assert_eq!(text.to_text(), "[1,2,3]");
@@ -224,7 +260,7 @@ mod tests {
     fn splices_large_text_without_copying_it() {
         let big = format!("[\"{}\",1]", "x".repeat(100_000));
         let text = Text::trusted(big.clone());
-        let edited = text.splice(1..1, &[Bytes::from_static(b"0,")]);
+        let edited = text.splice(1..1, &[Bytes::from_static(b"0,")], 2);
         assert_eq!(edited.len(), text.len() + 2);
         assert_eq!(edited.to_text(), format!("[0,{}", &big[1..]));
         assert!(
@@ -242,11 +278,46 @@ mod tests {
         for number in 0..2_000 {
             let put = format!("{number},");
             let at = 1;
-            text = text.splice(at..at, &[Bytes::from(put.clone())]);
+            text = text.splice(at..at, &[Bytes::from(put.clone())], put.len());
             model.insert_str(at, &put);
+            assert!(fits(text.len(), text.kept()));
         }
         assert_eq!(text.to_text(), model);
         assert!(text.pieces().len() <= MAX_PIECES);
+    }
+
+    #[test]
+    fn little_of_much_keeps_little_alive() {
+        let size = 1 << 20;
+        let big = Bytes::from(format!("[\"{}\",\"{}\"]", "x".repeat(size), "y".repeat(2_000)));
+        let text = Text::trusted(big.clone());
+        let place = size + 4..size + 4 + 2_002;
+        for part in [text.slice(place.clone()), Text::trusted_part(&big, place)] {
+            assert_eq!(part.kept(), part.len());
+            assert!(part.to_text().starts_with("\"yy"));
+            assert!(!big.as_ptr_range().contains(&part.pieces()[0].as_ptr()), "it is a copy");
+        }
+        // Most of it is shared.
+        let most = text.slice(1..size + 3);
+        assert_eq!((most.len(), most.kept()), (size + 2, big.len()));
+        assert!(big.as_ptr_range().contains(&most.pieces()[0].as_ptr()));
+        // What is left of a rope counts as well.
+        let rope = text.splice(1..1, &[Bytes::from(vec![b' '; 40_000])], 40_000);
+        assert!(rope.pieces().len() > 1 && rope.kept() >= big.len() + 40_000);
+        let left = rope.splice(40_001..40_001 + size + 3, &[], 0);
+        assert_eq!((left.kept(), left.len()), (left.pieces()[0].len(), left.len()));
+    }
+
+    #[test]
+    fn the_same_text_is_the_same_in_whatever_pieces() {
+        let text = Text::trusted(format!("[\"{}\"]", "z".repeat(60_000)));
+        let spaces = |text: &Text, at: usize| text.splice(at..at, &[Bytes::from_static(b" ")], 1);
+        let (one, two) = (spaces(&spaces(&text, 1), 60_000), spaces(&spaces(&text, 60_000), 1));
+        assert!(!one.is(&two) && one.len() == two.len());
+        let (one, two) = (spaces(&spaces(&text, 1), 60_001), spaces(&spaces(&text, 60_000), 1));
+        assert!(one.pieces().len() > 1 && one.is(&two) && two.is(&one));
+        assert!(one.is(&Text::trusted(one.to_vec())));
+        assert!(!text.is(&one));
     }
 
     #[test]

@@ -36,6 +36,7 @@ fn what_never_ends_is_ended() {
         (Hostile::guest("clock", 0).with(cpu), "cpu"),
         (Hostile::guest("edits", 100_000).with(cpu), "cpu"),
         (Hostile::guest("sleep", 3_600_000).with(time), "timeout"),
+        (Hostile::guest("clock", 0).with(time), "timeout"),
     ] {
         let (mut client, mut agent) = hostile.start();
         goes_past(&mut client, &mut agent);
@@ -78,6 +79,16 @@ fn a_little_less_than_it_may_every_time_is_too_much_in_a_minute() {
     }
     client.expect_standard_error("failed (cpu): it computed for more than 1 s in a minute");
     goes_past(&mut client, &mut agent);
+    goes_on(&mut client, &mut agent);
+}
+
+#[test]
+fn what_is_computed_between_waits_counts_in_a_minute() {
+    let (mut client, mut agent) = Hostile::guest("naps", 4)
+        .with("limits.cpu-per-minute = \"300 ms\"")
+        .start();
+    goes_past(&mut client, &mut agent);
+    client.expect_standard_error("failed (cpu): it computed for more than 300 ms in a minute");
     goes_on(&mut client, &mut agent);
 }
 
@@ -316,6 +327,21 @@ fn a_long_name_and_an_edit_that_doubles_cost_little() {
         seen(&mut client, "GO"),
         ["the value would be larger than 67108864 bytes"]
     );
+    goes_on(&mut client, &mut agent);
+}
+
+#[test]
+fn handles_that_grow_when_they_are_there_are_counted_as_well() {
+    let (mut client, mut agent) = Hostile::guest("swelling", 500).start();
+    let refused = "more than 67108864 bytes of its own behind JSON handles";
+    assert_eq!(seen(&mut client, "GO"), ["fine", refused]);
+    goes_on(&mut client, &mut agent);
+}
+
+#[test]
+fn a_part_that_is_kept_does_not_keep_the_rest() {
+    let (mut client, mut agent) = Hostile::guest("crumbs", 300).start();
+    assert_eq!(seen(&mut client, "GO"), ["300"]);
     goes_on(&mut client, &mut agent);
 }
 

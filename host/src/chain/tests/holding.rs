@@ -1,6 +1,7 @@
 //! What a proxy keeps while nobody owes it anything is taken from it after a while.
 
-use crate::chain::bench::{Bench, HOLD_TIME, chunk, everything, notify, prompt, request};
+use crate::chain::Effect;
+use crate::chain::bench::{Bench, HOLD_TIME, chunk, everything, notify, prompt, registered, request};
 use crate::message::{OnFailure, Peer};
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -160,4 +161,44 @@ fn the_answer_to_initialize_is_not_lost_with_a_proxy() {
     bench.at_client();
     answer(&mut bench, id);
     answered(&mut bench);
+}
+
+#[test]
+fn a_proxy_that_so_much_waits_for_that_nobody_is_read_fails_unless_it_goes_on() {
+    let text = "x".repeat(1 << 20);
+    let large =
+        |number: u64| json!({"method": "session/update", "params": {"sessionId": "a", "n": number, "text": text}});
+    for works in [false, true] {
+        let mut bench = Bench::new(vec![everything()]);
+        for number in 0..20 {
+            bench.agent(large(number));
+        }
+        let (index, turn) = bench.turn();
+        bench.at_client();
+        let mut now = Instant::now();
+        for _ in 0..12 {
+            now += Duration::from_secs(1);
+            if works {
+                // As if there had been many turns.
+                bench.router.proxies[index].turns += 5;
+            }
+            bench.router.timer(now);
+        }
+        match works {
+            true => assert!(bench.at_client().is_empty(), "it is only slow"),
+            false => {
+                let effects: Vec<Effect> = std::iter::from_fn(|| bench.effect()).collect();
+                let given_up = |effect: &Effect| matches!(effect, Effect::Abort { proxy: 0 });
+                assert!(effects.iter().any(given_up), "{effects:?}");
+                bench.router.proxy_restarted(0, Ok(registered(everything())));
+                bench.pass_all();
+                let lines = bench.at_client();
+                let numbers: Vec<_> = lines.iter().map(|line| line["params"]["n"].clone()).collect();
+                assert_eq!(numbers, (0..20).collect::<Vec<u64>>(), "all arrive");
+                // What comes of the turn is nobody's.
+                bench.done(index, crate::chain::bench::pass(&turn));
+                assert!(bench.at_client().is_empty());
+            }
+        }
+    }
 }

@@ -33,6 +33,7 @@ fn the_version_offered_is_the_least_that_intercepting_proxies_understand() {
             on_failure: Default::default(),
             hold_time: HOLD_TIME,
             servers: None,
+            state: 1 << 20,
         });
         let mut bench = Bench {
             router: Router::new(Role::Agent, setups.collect(), None),
@@ -53,6 +54,7 @@ fn a_proxy_cannot_change_the_protocol_version() {
         on_failure: Default::default(),
         hold_time: HOLD_TIME,
         servers: None,
+        state: 1 << 20,
     };
     let mut bench = Bench {
         router: Router::new(Role::Agent, vec![setup], None),

@@ -5,9 +5,12 @@
 //! - `compute`: computes for N milliseconds, then passes the prompt on;
 //! - `sleep`: sleeps for N milliseconds, in WASI, then passes it on; `sleep-in-start` sleeps in `start`;
 //! - `clock`: looks at the clock until for ever;
+//! - `naps`: computes for N milliseconds and sleeps for a moment, again and again in turns of their own;
 //! - `send`: sends messages for ever, whatever becomes of them;
 //! - `handles`: makes JSON handles for ever; `texts` does so with texts of N bytes;
 //! - `edits`: makes N edits in one call, each of a text of a MiB; `doubling` makes N edits that each add the text itself;
+//! - `swelling`: makes N handles on next to nothing, then makes a text of a MiB out of each; `crumbs` keeps a small part of each of N
+//!   texts of two MiB;
 //! - `interests`: has N interests; `reason` does not start, with a reason of N bytes;
 //! - `names`: sends N messages with a name of a MiB each, then answers;
 //! - `grow`: asks for N bytes of memory, and answers what came of it;
@@ -81,10 +84,13 @@ impl Guest for Hostile {
     }
 
     fn receive(_: Peer, ticket: u64, message: Message) -> Receipt {
+        let what = WHAT.with_borrow(String::clone);
         let Message::Request(request) = message else {
+            if what == "naps" {
+                nap();
+            }
             return Receipt::Done;
         };
-        let what = WHAT.with_borrow(String::clone);
         assert!(what != "always", "as configured");
         let params = request.params.as_ref().and_then(|params| params.read(""));
         let params = params.unwrap_or_default();
@@ -121,6 +127,7 @@ fn act(what: &str, ticket: u64, params: &str) -> Option<Vec<String>> {
         "compute" => compute(milliseconds(amount)),
         "sleep" => std::thread::sleep(milliseconds(amount)),
         "clock" => compute(Duration::MAX),
+        "naps" => nap(),
         "send" => loop {
             let _ = channel::send(Peer::Client, notification("_flood"));
             let _ = channel::send(Peer::Agent, notification("_flood"));
@@ -147,6 +154,22 @@ fn act(what: &str, ticket: u64, params: &str) -> Option<Vec<String>> {
             let same = text.dup();
             let edits: Vec<_> = (0..amount).map(|_| Edit::Add(("/-", Content::Value(&same)))).collect();
             return Some(vec![failure(text.edit(&edits))]);
+        }
+        "swelling" => {
+            let text = json(&format!("[{}]", long(MIB)));
+            let small: Vec<_> = (0..amount).map(|_| json("0")).collect();
+            let edits = [
+                Edit::Replace(("", Content::Value(&text))),
+                Edit::Add(("/-", Content::Text("1"))),
+            ];
+            let mut outcomes: Vec<_> = small.iter().map(|value| failure(value.edit(&edits))).collect();
+            outcomes.dedup();
+            return Some(outcomes);
+        }
+        "crumbs" => {
+            let text = format!(r#"{{"most":{},"rest":{}}}"#, long(2 * MIB), long(20_000));
+            let crumbs: Vec<_> = (0..amount).map(|_| json(&text).get("/rest")).collect();
+            return Some(vec![crumbs.iter().flatten().count().to_string()]);
         }
         "names" => {
             let name = "n".repeat(MIB);
@@ -182,6 +205,18 @@ fn compute(time: Duration) {
     while begun.elapsed() < time {
         std::hint::spin_loop();
     }
+}
+
+fn nap() {
+    compute(milliseconds(AMOUNT.get()));
+    std::thread::sleep(Duration::from_micros(1));
+    let again = Message::Request(Request {
+        id: Some(1),
+        on_behalf_of: None,
+        method: "host/sleep".to_owned(),
+        params: Some(json(r#"{"milliseconds":0}"#)),
+    });
+    let _ = channel::send(Peer::Host, again);
 }
 
 /// What cannot be JSON values or messages.
