@@ -51,7 +51,7 @@ const SLICES: usize = 16;
 /// What happens outside of the loop.
 pub(super) enum Event {
     /// The end of the turn with this number, if it was not given up.
-    Turn(usize, u64, Option<Result<(Instance, TurnResult), Fault>>),
+    Turn(usize, u64, Option<Box<Result<(Instance, TurnResult), Fault>>>),
     Restarted(usize, Result<(Instance, Registration), Fault>),
     HostAnswer(usize, u64, Outcome),
 }
@@ -295,7 +295,7 @@ impl Driver {
                     let slot = &mut self.slots[index];
                     let (number, (give_up, given_up)) = (slot.given_up, oneshot::channel());
                     slot.give_up = Some(give_up);
-                    self.apart(async move { Event::Turn(index, number, unless(given_up, turn).await) });
+                    self.apart(async move { Event::Turn(index, number, unless(given_up, turn).await.map(Box::new)) });
                 }
             }
         }
@@ -329,7 +329,7 @@ impl Driver {
         self.running = self.running.saturating_sub(1);
         match event {
             Event::Turn(index, number, Some(result)) if number == self.slots[index].given_up => {
-                self.turn_ended(index, result);
+                self.turn_ended(index, *result);
             }
             Event::Turn(..) => {}
             Event::Restarted(index, result) => {
