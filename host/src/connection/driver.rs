@@ -52,7 +52,7 @@ const SLICES: usize = 16;
 pub(super) enum Event {
     /// The end of the turn with this number, if it was not given up.
     Turn(usize, u64, Option<Box<Result<(Instance, TurnResult), Fault>>>),
-    Restarted(usize, Result<(Instance, Registration), Fault>),
+    Restarted(usize, Box<Result<(Instance, Registration), Fault>>),
     HostAnswer(usize, u64, Outcome),
 }
 
@@ -333,7 +333,7 @@ impl Driver {
             }
             Event::Turn(..) => {}
             Event::Restarted(index, result) => {
-                let result = result.map(|(instance, registration)| {
+                let result = (*result).map(|(instance, registration)| {
                     self.slots[index].instance = Some(instance);
                     registration
                 });
@@ -465,7 +465,7 @@ impl Driver {
                     let (loaded, configuration) = (slot.loaded.clone(), slot.configuration.clone());
                     self.apart(async move {
                         let started = contained(Phase::Start, Instance::start(&loaded, configuration));
-                        Event::Restarted(proxy, started.await)
+                        Event::Restarted(proxy, Box::new(started.await))
                     });
                 }
                 Due::Chain => self.router.timer(now),
