@@ -40,6 +40,8 @@ pub enum Limit {
     MessageSize,
     /// Messages of its own making in any minute: other than those that carry a delivered one on.
     MessagesPerMinute,
+    /// Bytes of these.
+    BytesPerMinute,
     /// Requests without an answer.
     Requests,
     /// JSON handles at a time.
@@ -63,7 +65,7 @@ struct Row {
 
 impl Limit {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Memory,
         Self::Cpu,
         Self::CpuPerMinute,
@@ -72,6 +74,7 @@ impl Limit {
         Self::Messages,
         Self::MessageSize,
         Self::MessagesPerMinute,
+        Self::BytesPerMinute,
         Self::Requests,
         Self::Handles,
         Self::Log,
@@ -121,6 +124,8 @@ impl Limit {
                 1_000_000,
                 1..=1_000_000_000,
             ),
+            // Images and files now and then; not so much that whoever reads slowly has the memory filled.
+            Self::BytesPerMinute => row("bytes-per-minute", Unit::Bytes, 64 * MIB, 1 << 30, MIB..=1 << 40),
             // The chain gives a proxy nothing new well before that, so that one which waits with each message never meets it.
             Self::Requests => row("requests", Unit::Count, 16_384, 16_384, 1..=16_384),
             // One turn needs a handful; a proxy that remembers one for each of its sessions thousands. wasmtime's own default of

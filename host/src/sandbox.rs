@@ -18,4 +18,5 @@ mod state;
 
 pub use engine::{Loaded, Prepared, Sandbox, read_component};
 pub use instance::Instance;
+pub(crate) use record::{INVENTED, MAX_INVENTED};
 pub use record::{News, Record};

@@ -130,7 +130,16 @@ impl Run {
         lines.into_iter().filter(|line| line["proxy"] == proxy).collect()
     }
 
-    /// Ends it, and returns what the audit file says that a proxy was denied.
+    /// Ends it, and returns what the guests have told of what was denied to them: the method, and why.
+    pub fn refusals(&mut self) -> Vec<String> {
+        let log = self.client.end();
+        let told = log
+            .lines()
+            .filter_map(|line| Some(line.split_once(": denied ")?.1.to_owned()));
+        told.collect()
+    }
+
+    /// Ends it, and returns what the audit file says that a proxy was denied: the peer, the method, and why the first time.
     pub fn denied(&mut self, proxy: &str) -> Vec<String> {
         let denied = self.audit(proxy).into_iter().filter(|line| line["event"] == "denied");
         denied

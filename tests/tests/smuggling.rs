@@ -32,7 +32,7 @@ fn nothing_comes_of(grants: &str, actions: Value) -> Vec<String> {
     run.agent.answer(&prompted, &json!({"stopReason": "end_turn"}));
     assert_eq!(run.client.expect()["result"]["stopReason"], "end_turn");
     marker(&mut run);
-    run.denied("intruder")
+    run.refusals()
 }
 
 #[test]
@@ -57,11 +57,8 @@ fn another_session_is_not_reached_by_any_spelling_of_its_key() {
     let count = sends.len();
     let actions = [sends, vec![pass()]].concat();
     let denied = nothing_comes_of("change-answers,change-prompts", json!(actions));
-    let denied = denied
-        .iter()
-        .filter(|line| line.starts_with("client session/update"))
-        .count();
-    assert!((4..=count).contains(&denied), "{denied:?}");
+    let denied = denied.iter().filter(|line| line.starts_with("session/update")).count();
+    assert_eq!(denied, count);
 }
 
 #[test]
@@ -80,7 +77,7 @@ fn a_prompt_is_not_moved_to_another_session_by_any_spelling_of_its_key() {
     for way in passes {
         let denied = nothing_comes_of("change-prompts", json!([way]));
         assert!(
-            denied.iter().any(|line| line.starts_with("client session/prompt")),
+            denied.iter().any(|line| line.starts_with("the message: ")),
             "{way}: {denied:?}"
         );
     }
@@ -105,11 +102,8 @@ fn a_session_of_its_own_brings_no_server_along() {
         "own-sessions,intercept:client:session/prompt",
         json!([sends, vec![pass()]].concat()),
     );
-    let denied = denied
-        .iter()
-        .filter(|line| line.starts_with("agent session/new"))
-        .count();
-    assert!(denied >= 3, "{denied:?}");
+    let denied = denied.iter().filter(|line| line.starts_with("session/new")).count();
+    assert_eq!(denied, ways.len());
 }
 
 #[test]

@@ -12,6 +12,9 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(60);
 /// Different things of one kind that are told apart for each proxy; the rest counts together.
 const MAX_DIFFERENT: usize = 256;
 
+/// Details that are told apart for one of these.
+const MAX_DETAILS: usize = 16;
+
 /// Bytes of a text that tells them apart.
 const MAX_TEXT: usize = 300;
 
@@ -76,13 +79,13 @@ impl Counts {
             self.proxies.insert(repeated.proxy.into(), Vec::new());
         }
         let counters = self.proxies.get_mut(repeated.proxy)?;
-        // What a proxy was denied or held is told apart by the method alone: it could think of as many details as it likes.
-        let exact = matches!(repeated.kind, Kind::Changed | Kind::ShutOut);
-        let same = |counter: &Counter| {
-            counter.kind == repeated.kind && *counter.what == *what && (!exact || *counter.detail == *detail)
-        };
-        if let Some(counter) = counters.iter_mut().find(|counter| same(counter)) {
-            return counter.add(repeated, &self.connection, now);
+        let alike = |counter: &Counter| counter.kind == repeated.kind && *counter.what == *what;
+        let exact = |counter: &Counter| alike(counter) && *counter.detail == *detail;
+        // A proxy can think of as many details as it likes: the last one of a method stands for the rest.
+        let many = counters.iter().filter(|counter| alike(counter)).count() >= MAX_DETAILS;
+        let last = counters.iter().rposition(alike).filter(|_| many);
+        if let Some(place) = counters.iter().position(exact).or(last) {
+            return counters[place].add(repeated, &self.connection, now);
         }
         let different = counters.iter().filter(|counter| counter.kind == repeated.kind).count();
         if different > MAX_DIFFERENT {

@@ -15,18 +15,18 @@ const MAX_SESSIONS: usize = 8;
 /// Faults of one proxy within this time are one incident.
 const INCIDENT: Duration = Duration::from_secs(60);
 
-/// What has happened, after the proxy's name.
+/// What has happened, in Consort's own words.
 fn happened(class: Class) -> &'static str {
     match class {
-        Class::Load => "could not be started",
-        Class::Denied => "did what it is not allowed to do",
-        Class::Cpu => "computed for too long",
-        Class::Memory => "used too much memory",
-        Class::Flood => "sent too much",
-        Class::Trap => "crashed",
-        Class::Protocol => "broke the rules",
-        Class::Timeout => "took too long",
-        Class::Host => "made Consort fail, which is a fault of Consort",
+        Class::Load => "it does not fit",
+        Class::Denied => "it lacks a grant",
+        Class::Cpu => "it computed for too long",
+        Class::Memory => "it used too much memory",
+        Class::Flood => "it sent too much",
+        Class::Trap => "it crashed",
+        Class::Protocol => "it broke the rules",
+        Class::Timeout => "it took too long",
+        Class::Host => "this is a fault of Consort",
     }
 }
 
@@ -71,12 +71,8 @@ impl Router {
         }
         proxy.noticed = Some(now);
         // What the proxy itself said of it has no place here: it would be read as Consort's own words.
-        let sentence = format!(
-            "proxy `{}` {} ({}). The log and the audit file tell more.",
-            proxy.name,
-            happened(fault.class),
-            fault.class.name()
-        );
+        let told = Fault::new(fault.class, fault.phase, happened(fault.class));
+        let sentence = format!("{}. The log and the audit file tell more.", told.sentence(&proxy.name));
         self.notice(sessions, &sentence);
     }
 

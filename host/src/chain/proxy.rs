@@ -341,10 +341,16 @@ impl ProxyState {
     }
 
     /// The next message, and whether it comes from the inbox: what it owns first, then copies.
-    pub(super) fn next(&mut self) -> Option<(Inbound, bool)> {
+    /// Without what comes from the host if that is to wait.
+    pub(super) fn next(&mut self, without_host: bool) -> Option<(Inbound, bool)> {
+        let of_others = |inbound: &Inbound| !without_host || inbound.source != Peer::Host;
         let next = if self.status == Status::Ready && self.is_busy() {
-            let at = self.inbox.iter().position(is_answer)?;
+            let wanted = |inbound: &Inbound| is_answer(inbound) && of_others(inbound);
+            let at = self.inbox.iter().position(wanted)?;
             self.inbox.remove(at)
+        } else if without_host {
+            let at = self.inbox.iter().position(of_others);
+            at.and_then(|at| self.inbox.remove(at))
         } else {
             self.inbox.pop_front()
         };

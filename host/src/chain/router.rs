@@ -163,6 +163,8 @@ pub struct Router {
     /// Holds that ended, to be followed up when the message at hand has found its place.
     pub(super) releases: VecDeque<(usize, Hold)>,
     pub(super) tap: OptionalTap,
+    /// The host's answers wait until something was written.
+    pub(super) choked: bool,
     /// Whether faults are told in the sessions that they concern.
     pub(super) notices: bool,
     /// When there is a look at what proxies keep.
@@ -210,6 +212,7 @@ impl Router {
             overfull: Vec::new(),
             releases: VecDeque::new(),
             tap,
+            choked: false,
             notices: false,
             next_look: None,
             audit: Recorder::default(),

@@ -9,6 +9,10 @@ use crate::wire::text::Text;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Bytes that may wait for the client or the agent before the host's answers wait as well: a proxy that wakes itself up again and
+/// again would fill the memory with what nobody reads.
+const MAX_WAITING: usize = 32 * 1024 * 1024;
+
 /// Where the answer that comes of a response stands among what is kept back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placing {
@@ -314,7 +318,9 @@ impl Router {
             if !proxy.can_run() {
                 continue;
             }
-            let Some((inbound, from_inbox)) = proxy.next() else {
+            let choked = self.is_choked();
+            self.choked |= choked;
+            let Some((inbound, from_inbox)) = self.proxies[index].next(choked) else {
                 continue;
             };
             if self.is_stale(index, &inbound, from_inbox) {
@@ -335,6 +341,21 @@ impl Router {
             };
             proxy.running = Some(inbound);
             return Some((index, turn));
+        }
+    }
+
+    /// Whether so much waits to be written that no proxy is to be woken by the host, to add to it.
+    fn is_choked(&self) -> bool {
+        self.ends.iter().any(|end| end.output.waiting() > MAX_WAITING)
+    }
+
+    /// Something was written: proxies that waited for that go on.
+    pub fn resume_choked(&mut self) {
+        if self.choked && !self.is_choked() {
+            self.choked = false;
+            for index in 0..self.proxies.len() {
+                self.wake(index);
+            }
         }
     }
 

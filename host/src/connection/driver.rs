@@ -51,8 +51,8 @@ const SLICES: usize = 16;
 /// What happens outside of the loop.
 pub(super) enum Event {
     /// The end of the turn with this number, if it was not given up.
-    Turn(usize, u64, Option<Result<(Instance, TurnResult), Fault>>),
-    Restarted(usize, Result<(Instance, Registration), Fault>),
+    Turn(usize, u64, Option<Box<Result<(Instance, TurnResult), Fault>>>),
+    Restarted(usize, Box<Result<(Instance, Registration), Fault>>),
     HostAnswer(usize, u64, Outcome),
 }
 
@@ -164,7 +164,7 @@ impl Driver {
             records.push((loaded.name.clone(), loaded.record.clone()));
             let saved = SavedState::new(folder.as_deref(), &loaded.name, loaded.limits.get(Limit::State));
             slots.push(Slot {
-                saved: SavedQueue::new(saved),
+                saved: SavedQueue::new(saved, Some(loaded.record.clone())),
                 loaded,
                 configuration,
                 instance: Some(instance),
@@ -214,6 +214,7 @@ impl Driver {
     /// Runs until the end.
     pub(super) async fn run(mut self) -> Ending {
         loop {
+            self.router.resume_choked();
             self.work().await;
             if !self.client_open && self.is_done() {
                 break;
@@ -294,7 +295,7 @@ impl Driver {
                     let slot = &mut self.slots[index];
                     let (number, (give_up, given_up)) = (slot.given_up, oneshot::channel());
                     slot.give_up = Some(give_up);
-                    self.apart(async move { Event::Turn(index, number, unless(given_up, turn).await) });
+                    self.apart(async move { Event::Turn(index, number, unless(given_up, turn).await.map(Box::new)) });
                 }
             }
         }
@@ -328,11 +329,11 @@ impl Driver {
         self.running = self.running.saturating_sub(1);
         match event {
             Event::Turn(index, number, Some(result)) if number == self.slots[index].given_up => {
-                self.turn_ended(index, result);
+                self.turn_ended(index, *result);
             }
             Event::Turn(..) => {}
             Event::Restarted(index, result) => {
-                let result = result.map(|(instance, registration)| {
+                let result = (*result).map(|(instance, registration)| {
                     self.slots[index].instance = Some(instance);
                     registration
                 });
@@ -464,7 +465,7 @@ impl Driver {
                     let (loaded, configuration) = (slot.loaded.clone(), slot.configuration.clone());
                     self.apart(async move {
                         let started = contained(Phase::Start, Instance::start(&loaded, configuration));
-                        Event::Restarted(proxy, started.await)
+                        Event::Restarted(proxy, Box::new(started.await))
                     });
                 }
                 Due::Chain => self.router.timer(now),

@@ -2,12 +2,14 @@
 //! connection's task.
 
 use crate::message::Outcome;
+use crate::sandbox::Record;
 use crate::saved_state::{QUOTA, Request, SavedState};
 use crate::wire::envelope::error_text;
 use crate::wire::text::Text;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// How long an answer may take.
@@ -21,6 +23,8 @@ pub(super) struct SavedQueue(Arc<Shared>);
 
 struct Shared {
     state: SavedState,
+    /// Pays for the time that the work takes.
+    record: Option<Arc<Record>>,
     waiting: Mutex<Waiting>,
 }
 
@@ -38,9 +42,10 @@ struct Job {
 }
 
 impl SavedQueue {
-    pub(super) fn new(state: SavedState) -> Self {
+    /// The requests of a proxy, whose record pays for the time that they take.
+    pub(super) fn new(state: SavedState, record: Option<Arc<Record>>) -> Self {
         let waiting = Mutex::default();
-        Self(Arc::new(Shared { state, waiting }))
+        Self(Arc::new(Shared { state, record, waiting }))
     }
 
     /// Takes a request. Its place is that of this call, whenever the answer is waited for.
@@ -88,10 +93,21 @@ impl Shared {
     fn work(&self) {
         while let Some(Job { request, answer }) = self.next() {
             // Whoever was told that it takes too long does not expect it to be done much later.
-            if !answer.is_closed() {
-                // The connection may be over.
-                let _ = answer.send(self.state.answer(request));
+            if answer.is_closed() {
+                continue;
             }
+            let begun = Instant::now();
+            // A panic must not leave all later requests waiting for a thread that is gone.
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.state.answer(request)));
+            let outcome = outcome.unwrap_or_else(|_| {
+                let reason = "Consort panicked over the saved state; please report this as a fault of Consort";
+                Err(error_text(-32603, reason, None))
+            });
+            if let Some(record) = &self.record {
+                record.work(u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX));
+            }
+            // The connection may be over.
+            let _ = answer.send(outcome);
         }
     }
 
@@ -130,7 +146,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_asked_is_done_in_order_whoever_waits_first() {
         let folder = std::env::temp_dir().join(format!("consort-saved-order-{}", std::process::id()));
-        let queue = SavedQueue::new(SavedState::new(Some(&folder), "proxy", 1024));
+        let queue = SavedQueue::new(SavedState::new(Some(&folder), "proxy", 1024), None);
         for value in 0..20 {
             let written = queue.ask(set(value));
             let read = queue.ask(Request::Get { key: "key".into() });
@@ -143,7 +159,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_too_much_to_wait_is_refused_at_once() {
         let folder = std::env::temp_dir().join(format!("consort-saved-flood-{}", std::process::id()));
-        let queue = SavedQueue::new(SavedState::new(Some(&folder), "proxy", 1024));
+        let queue = SavedQueue::new(SavedState::new(Some(&folder), "proxy", 1024), None);
         // As if the disk had stalled with as much waiting.
         queue.0.lock().bytes = ROOM;
         let refused = queue.ask(set(1)).await;
@@ -156,7 +172,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_too_large_is_told_its_limit() {
         let folder = std::env::temp_dir().join(format!("consort-saved-large-{}", std::process::id()));
-        let queue = SavedQueue::new(SavedState::new(Some(&folder), "proxy", 1024));
+        let queue = SavedQueue::new(SavedState::new(Some(&folder), "proxy", 1024), None);
         let value = format!("\"{}\"", "x".repeat(2 * ROOM));
         let key = "key".into();
         let refused = queue.ask(Request::Set { key, value }).await;

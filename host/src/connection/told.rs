@@ -1,9 +1,10 @@
 //! Telling of what proxies tried and changed: the log hears of each thing once, the audit of all.
 
 use crate::audit::Recorder;
+use crate::grants::Profile;
 use crate::message::{Denial, Peer};
-use crate::sandbox::Record;
-use std::collections::HashSet;
+use crate::sandbox::{INVENTED, MAX_INVENTED, Record};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub(super) struct Told {
     audit: Recorder,
     proxies: Vec<(Arc<str>, Arc<Record>)>,
     logged: HashSet<(usize, String)>,
+    /// Methods' names that no profile knows, by proxy: there may be as many as it likes.
+    invented: HashMap<usize, HashSet<String>>,
 }
 
 impl Told {
@@ -26,6 +29,7 @@ impl Told {
             audit,
             proxies,
             logged: HashSet::new(),
+            invented: HashMap::new(),
         };
         // What their start has brought.
         for index in 0..told.proxies.len() {
@@ -53,7 +57,15 @@ impl Told {
     }
 
     fn denied(&mut self, index: usize, name: &str, denial: &Denial, times: u64) {
-        let what = format!("{} {}", denial.peer.name(), denial.method);
+        let mut what = format!("{} {}", denial.peer.name(), denial.method);
+        if !Profile::knows(&denial.method) {
+            let names = self.invented.entry(index).or_default();
+            if names.len() < MAX_INVENTED {
+                names.insert(what.clone());
+            } else if !names.contains(&what) {
+                what = format!("{} {INVENTED}", denial.peer.name());
+            }
+        }
         self.audit.denied(name, &what, &denial.reason, times);
         let key = (index, denial.reason.clone());
         if self.logged.len() < MAX_LOGGED && self.logged.insert(key) {

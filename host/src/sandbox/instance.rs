@@ -83,7 +83,7 @@ impl Instance {
             if interest.how == How::Intercept {
                 missing.push(denial.reason.clone());
             }
-            loaded.record.cut(denial);
+            loaded.record.deny(denial);
         }
         let registration = Registration {
             interests,
@@ -129,12 +129,14 @@ impl Instance {
             Err(_) => return Err(too_long(&mut self.store, Phase::Receive)),
         };
         let (sent, within) = self.store.data_mut().ledger.end(&turn, receipt);
-        if !within {
-            let cause = format!(
-                "it sent more than {} messages of its own in a minute; `limits.{}` in consort.toml gives it more",
-                self.store.data().ledger.limits().get(Limit::MessagesPerMinute),
-                Limit::MessagesPerMinute
-            );
+        if let Err(limit) = within {
+            let what = match limit {
+                Limit::BytesPerMinute => "in messages of its own",
+                _ => "messages of its own",
+            };
+            let most = limit.shown(self.store.data().ledger.limits().get(limit));
+            let cause =
+                format!("it sent more than {most} {what} in a minute; `limits.{limit}` in consort.toml gives it more");
             return Err(Fault::new(Class::Flood, Phase::Receive, cause));
         }
         Ok((self, TurnResult { receipt, sent }))

@@ -44,6 +44,7 @@ pub(super) struct Ledger {
     tries: usize,
     /// Messages of its own making in this turn.
     originated: u64,
+    originated_bytes: u64,
     /// The session that it was shown last.
     session: Option<Arc<str>>,
     open: bool,
@@ -83,6 +84,7 @@ impl Ledger {
             bytes: 0,
             tries: 0,
             originated: 0,
+            originated_bytes: 0,
             session: None,
             open: false,
             replay: false,
@@ -104,6 +106,7 @@ impl Ledger {
         self.bytes = 0;
         self.tries = 0;
         self.originated = 0;
+        self.originated_bytes = 0;
         self.shown(turn);
         let (request, method, params) = match &turn.message {
             Message::Response(response) if turn.copy => return self.shown_birth(&response.outcome),
@@ -185,13 +188,16 @@ impl Ledger {
         }
     }
 
-    /// Ends a turn and hands over what was sent, and whether the proxy has kept within its messages.
-    pub(super) fn end(&mut self, turn: &Turn, receipt: Receipt) -> (Vec<Sent>, bool) {
+    /// Ends a turn and hands over what was sent, and which limit the proxy has not kept to, if so.
+    pub(super) fn end(&mut self, turn: &Turn, receipt: Receipt) -> (Vec<Sent>, Result<(), Limit>) {
         self.open = false;
         if receipt == Receipt::Done {
             self.drop_notification(turn.ticket);
         }
-        let within = self.originated == 0 || self.record.originate(self.originated);
+        let within = match self.originated {
+            0 => Ok(()),
+            messages => self.record.originate(messages, self.originated_bytes),
+        };
         (std::mem::take(&mut self.sent), within)
     }
 
@@ -415,6 +421,8 @@ impl Ledger {
         match checked {
             Ok(()) => {
                 self.originated += 1;
+                let bytes = method.len() + params.map_or(0, Text::len);
+                self.originated_bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
                 Ok(())
             }
             Err(reason) => {

@@ -23,6 +23,10 @@ pub(super) const LARGE_TEXT: usize = 64 * 1024;
 /// The largest component file. Interpreters inside a component make some 20 MiB.
 pub(super) const MAX_COMPONENT: u64 = 128 * 1024 * 1024;
 
+/// Handles of WASI that a proxy may have at a time: streams, timers and open files. Programs have a handful; a thousand and more would
+/// be all the descriptors that a process usually may have.
+pub(super) const MAX_WASI: usize = 200;
+
 /// Bytes of random numbers in one call.
 pub(super) const MAX_RANDOM: u64 = 64 * 1024;
 

@@ -17,7 +17,13 @@ const MAX_SESSIONS: usize = 10_000;
 const MAX_SESSION: usize = 4 * 1024;
 
 /// What a proxy invents, in the place of the methods' names: it must not push out what matters.
-const INVENTED: &str = "(other methods)";
+pub(crate) const INVENTED: &str = "(other methods)";
+
+/// Such names that are told apart nevertheless.
+pub(crate) const MAX_INVENTED: usize = 32;
+
+/// Reasons that are told apart for one method.
+const MAX_REASONS: usize = 8;
 
 /// Bytes of the reason of a denial; the rest is cut. A proxy may have written most of it.
 const MAX_REASON: usize = 4 * 1024;
@@ -49,6 +55,7 @@ struct Kept {
     order: VecDeque<Arc<str>>,
     cpu: Bucket,
     messages: Bucket,
+    bytes: Bucket,
     /// Each with how often: one for each peer and known method, and one for each peer and all others.
     denials: Vec<(Denial, u64)>,
     /// By where they came from and their method.
@@ -113,6 +120,7 @@ impl Record {
                 order: VecDeque::new(),
                 cpu: Bucket::new(limits.get(Limit::CpuPerMinute)),
                 messages: Bucket::new(limits.get(Limit::MessagesPerMinute)),
+                bytes: Bucket::new(limits.get(Limit::BytesPerMinute)),
                 denials: Vec::new(),
                 changed: Vec::new(),
                 changes: Vec::new(),
@@ -154,37 +162,60 @@ impl Record {
         self.kept().cpu.charge(microseconds, Instant::now())
     }
 
-    /// It sent so many messages of its own; says whether that is within its minute.
-    pub(super) fn originate(&self, messages: u64) -> bool {
-        self.kept()
-            .messages
-            .charge(messages.saturating_mul(1_000), Instant::now())
+    /// Others computed for it for so many microseconds.
+    pub(crate) fn work(&self, microseconds: u64) {
+        // Its next turn finds out whether that was too much.
+        self.compute(microseconds);
     }
 
-    /// It was not allowed to send something.
-    pub(super) fn deny(&self, mut denial: Denial) {
-        if !Profile::knows(&denial.method) {
-            denial.method = INVENTED.into();
-        }
-        self.keep(denial);
-    }
-
-    /// An interest of its is not granted as it was wished. There are as many as the world allows.
-    pub(super) fn cut(&self, denial: Denial) {
-        self.keep(denial);
-    }
-
-    fn keep(&self, mut denial: Denial) {
+    /// It sent so many messages of its own, with so many bytes; says which limit that is too much for.
+    pub(super) fn originate(&self, messages: u64, bytes: u64) -> Result<(), Limit> {
+        let now = Instant::now();
         let mut kept = self.kept();
-        let same = |(known, _): &&mut (Denial, u64)| known.peer == denial.peer && known.method == denial.method;
-        match kept.denials.iter_mut().find(same) {
-            Some((_, times)) => *times += 1,
-            None => {
-                if denial.reason.len() > MAX_REASON {
-                    denial.reason.truncate(denial.reason.floor_char_boundary(MAX_REASON));
-                    denial.reason.shrink_to_fit();
-                }
-                kept.denials.push((denial, 1));
+        let messages = kept.messages.charge(messages.saturating_mul(1_000), now);
+        let bytes = kept.bytes.charge(bytes.saturating_mul(1_000), now);
+        match (messages, bytes) {
+            (false, _) => Err(Limit::MessagesPerMinute),
+            (_, false) => Err(Limit::BytesPerMinute),
+            _ => Ok(()),
+        }
+    }
+
+    /// It was not allowed to do something.
+    pub(super) fn deny(&self, mut denial: Denial) {
+        if denial.reason.len() > MAX_REASON {
+            denial.reason.truncate(denial.reason.floor_char_boundary(MAX_REASON));
+            denial.reason.shrink_to_fit();
+        }
+        let mut kept = self.kept();
+        let denials = &mut kept.denials;
+        let alike = |one: &Denial, two: &Denial| one.peer == two.peer && one.method == two.method;
+        let known = Profile::knows(&denial.method);
+        let (count, most) = match known {
+            true => (
+                denials.iter().filter(|(other, _)| alike(other, &denial)).count(),
+                MAX_REASONS,
+            ),
+            false => (
+                denials
+                    .iter()
+                    .filter(|(other, _)| !Profile::knows(&other.method))
+                    .count(),
+                MAX_INVENTED,
+            ),
+        };
+        if let Some((_, times)) = denials.iter_mut().find(|(other, _)| *other == denial) {
+            *times += 1;
+        } else if count < most {
+            denials.push((denial, 1));
+        } else {
+            if !known {
+                denial.method = INVENTED.into();
+            }
+            // Of a known method the last reason stands for the rest.
+            match denials.iter_mut().rfind(|(other, _)| alike(other, &denial)) {
+                Some((_, times)) => *times += 1,
+                None => denials.push((denial, 1)),
             }
         }
         self.news.store(true, Ordering::Release);
@@ -273,12 +304,18 @@ mod tests {
     fn denials_and_changes_are_bounded_and_counted() {
         let record = Record::new(&Limits::default(), true);
         assert!(record.news().is_none());
-        for method in ["terminal/create", "_invented", "_another", "terminal/create"] {
+        let deny = |method: &str, reason: &str| {
             record.deny(Denial {
                 peer: Peer::Client,
                 method: method.into(),
-                reason: "r".repeat(1 << 20),
+                reason: reason.repeat(1 << 20),
             });
+        };
+        for number in 0..100 {
+            deny(&format!("_invented/{number}"), "r");
+        }
+        for reason in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "a"] {
+            deny("terminal/create", reason);
         }
         for number in 0..MAX_METHODS + 2 {
             let method: Arc<str> = number.to_string().into();
@@ -291,12 +328,12 @@ mod tests {
             record.change(change, Peer::Client, &method);
         }
         let news = record.news().unwrap();
-        let denials: Vec<_> = news
-            .denials
-            .iter()
-            .map(|(denial, times)| (&*denial.method, *times))
-            .collect();
-        assert_eq!(denials, [("terminal/create", 2), (INVENTED, 2)]);
+        let times = |method: &str| -> Vec<u64> {
+            let of = news.denials.iter().filter(|(denial, _)| &*denial.method == method);
+            of.map(|(_, times)| *times).collect()
+        };
+        assert_eq!(times(INVENTED), [100 - MAX_INVENTED as u64]);
+        assert_eq!(times("terminal/create"), [2, 1, 1, 1, 1, 1, 1, 3]);
         assert!(news.denials.iter().all(|(denial, _)| denial.reason.len() == MAX_REASON));
         assert_eq!(news.changes.len(), MAX_CHANGES);
         assert_eq!(news.lost_changes as usize, MAX_METHODS + 2 - MAX_CHANGES);

@@ -3,7 +3,7 @@
 use super::engine::Loaded;
 use super::held::Held;
 use super::ledger::Ledger;
-use super::limits::{Limiter, MAX_RANDOM};
+use super::limits::{Limiter, MAX_RANDOM, MAX_WASI};
 use super::meter::Meter;
 use super::output::Output;
 use crate::fault::{Class, Fault, Phase};
@@ -15,7 +15,10 @@ use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxView, WasiView};
 
 /// The state of a proxy's store.
 pub(super) struct State {
+    /// What its JSON handles stand for.
     pub(super) table: ResourceTable,
+    /// What its handles of WASI stand for, open files among them.
+    wasi_table: ResourceTable,
     pub(super) limiter: Limiter,
     pub(super) ledger: Ledger,
     pub(super) log: ProxyLog,
@@ -38,6 +41,8 @@ impl State {
         let limits = loaded.limits;
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.count(Limit::Handles));
+        let mut wasi_table = ResourceTable::new();
+        wasi_table.set_max_capacity(MAX_WASI);
         let log = loaded.log.clone();
         let mut wasi = WasiCtx::builder();
         wasi.stdout(Output::new(log.clone()))
@@ -64,6 +69,7 @@ impl State {
         }
         Ok(Self {
             table,
+            wasi_table,
             limiter: Limiter::new(limits.get(Limit::Memory)),
             ledger: Ledger::new(limits, loaded.policy.clone(), loaded.record.clone()),
             log,
@@ -79,7 +85,7 @@ impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView {
             ctx: &mut self.wasi,
-            table: &mut self.table,
+            table: &mut self.wasi_table,
         }
     }
 }

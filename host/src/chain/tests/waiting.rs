@@ -1,8 +1,9 @@
 //! What may wait, and for how long: nothing stops for ever, and what has to end ends in an error.
 
-use crate::chain::bench::{Bench, chunk, everything, incoming, prompt, request};
+use crate::chain::bench::{Bench, chunk, everything, incoming, method, notify, prompt, request};
 use crate::chain::{Effect, ProxySetup, Role, Router};
 use crate::message::Peer;
+use crate::wire::text::Text;
 use serde_json::{Value, json};
 
 /// A proxy that has asked the agent as often as it may, and waits.
@@ -129,4 +130,27 @@ fn a_proxy_is_read_on_while_initialize_is_under_way_and_too_much_is_refused() {
         (&lines[0]["id"], &lines[1]["params"]["method"]),
         (&json!(1), &json!("session/prompt"))
     );
+}
+
+#[test]
+fn the_host_wakes_nobody_while_too_much_waits_to_be_read() {
+    let mut bench = Bench::new(vec![everything()]);
+    bench.client(prompt(1, "a"));
+    let (index, _) = bench.turn();
+    let flood = || notify(Peer::Client, None, "n", json!({"text": "x".repeat(1 << 20)}));
+    let sleep = |id| request(Peer::Host, Some(id), None, "host/sleep", json!({"milliseconds": 0}));
+    bench.done(index, (0..40).map(|_| flood()).chain([sleep(1)]).collect());
+    let Some(Effect::Sleep { operation, proxy, .. }) = bench.effect() else {
+        panic!("it sleeps");
+    };
+    bench.router.host_answer(proxy, operation, Ok(Text::of(&json!({}))));
+    bench.router.resume_choked();
+    assert!(bench.router.next_turn().is_none(), "nobody has read anything");
+    bench.client(prompt(2, "b"));
+    let (index, turn) = bench.turn();
+    assert_eq!(method(&turn), "session/prompt", "others go on");
+    bench.done(index, Vec::new());
+    assert_eq!(bench.at_client().len(), 40);
+    bench.router.resume_choked();
+    assert!(bench.router.next_turn().is_some());
 }

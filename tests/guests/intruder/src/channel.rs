@@ -11,8 +11,8 @@ use std::cell::{Cell, OnceCell};
 
 thread_local! {
     static SCRIPT: OnceCell<Script> = const { OnceCell::new() };
-    /// The ticket of the request that was passed on last.
-    static PASSED: Cell<u64> = const { Cell::new(0) };
+    /// The ticket of the request that was passed on last, and the id if it has one.
+    static PASSED: Cell<(u64, Option<u64>)> = const { Cell::new((0, None)) };
 }
 
 struct Component;
@@ -158,7 +158,7 @@ fn say(delivery: &Delivery, message: &Send) {
         _ => None,
     };
     let own = match message.to_passed {
-        true => PASSED.get(),
+        true => PASSED.get().0,
         false => delivery.ticket,
     };
     let (what, sent) = match outcome {
@@ -200,7 +200,7 @@ fn pass(delivery: &Delivery, how: &Pass) {
     let on_behalf_of = Some(delivery.ticket);
     let (to, message) = match &delivery.message {
         Message::Request(request) => {
-            PASSED.set(delivery.ticket);
+            PASSED.set((delivery.ticket, how.id));
             let method = request.method.clone();
             let params = copy(request.params.as_ref());
             let request = Request {
@@ -227,8 +227,12 @@ fn pass(delivery: &Delivery, how: &Pass) {
                 Ok(value) => copy(Some(value)).map(Ok),
                 Err(value) => copy(Some(value)).map(Err),
             };
-            let Some(outcome) = outcome else { return };
-            let id = PASSED.get();
+            let (Some(outcome), (id, Some(own))) = (outcome, PASSED.get()) else {
+                return;
+            };
+            if own != response.id {
+                return;
+            }
             (delivery.onward(), Message::Response(Response { id, outcome }))
         }
     };
