@@ -1,6 +1,7 @@
 //! `permission`, the proxy that decides questions for permission by rules, in a real chain.
 
 use consort_tests::chains::Chain;
+use consort_tests::command::{finish, ungranted};
 use consort_tests::guests::proxy;
 use consort_tests::raw::{id, last};
 use consort_tests::session::{SESSION, begin, notification, request};
@@ -264,4 +265,28 @@ fn a_wrong_rule_keeps_the_chain_from_starting() {
         message.contains("permission") && message.contains("rule 2: ") && message.contains("comand"),
         "{refused}"
     );
+}
+
+#[test]
+fn without_the_right_to_decide_it_does_not_pretend_to() {
+    let initialize = request(1, "initialize", &json!({"protocolVersion": 1}));
+    let run = |options: &[&str]| {
+        let file = proxy("permission");
+        let mut arguments = vec!["run", "--proxy", file.to_str().unwrap(), "--no-config"];
+        arguments.extend(options);
+        arguments.extend(["--", "sh", "-c", "exit 3"]);
+        finish(ungranted(&arguments), format!("{initialize}\n").as_bytes())
+    };
+    let said = run(&[]).output;
+    for words in ["`permission`", "decide-permissions", "--grant", "bypass"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    // With what it needs, or if it need not protect, the chain starts; the agent here does not.
+    for options in [
+        &["--grant", "permission=decide-permissions"][..],
+        &["--on-failure", "permission=bypass"],
+    ] {
+        let said = run(options).output;
+        assert!(!said.contains("decide-permissions") && said.contains("agent"), "{said}");
+    }
 }
