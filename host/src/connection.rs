@@ -20,6 +20,7 @@ use crate::limits::Settings;
 use crate::message::OnFailure;
 use crate::tap::OptionalTap;
 use anyhow::Context as _;
+pub(crate) use contained::contained;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;

@@ -62,6 +62,40 @@ fn a_proxy_that_fails_is_told_with_the_part_in_which_it_did() {
     );
 }
 
+/// The parts of the script in which a proxy had a fault, and the classes of its faults.
+fn faults(report: &Value) -> (Vec<&str>, Vec<&str>) {
+    let faults = report["faults"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let all = |key: &str| faults.iter().filter_map(|fault| fault[key].as_str()).collect();
+    (all("part"), all("class"))
+}
+
+#[test]
+fn a_proxy_that_always_fails_is_started_anew_for_each_part() {
+    let options = ["--grant", "everything", "--proxy-config", r#"{"do": "always"}"#];
+    let (report, status) = report(&options, &guest("hostile"));
+    assert_eq!(status, Some(1));
+    let (parts, classes) = faults(&report);
+    assert!(parts.len() > 8 && parts.contains(&"many messages at once"), "{parts:?}");
+    assert!(classes.iter().all(|class| *class == "trap"), "{classes:?}");
+    assert_eq!(report["notPlayed"], serde_json::json!([]));
+}
+
+#[test]
+fn a_turn_takes_two_seconds_at_most_unless_it_is_given_more_or_less() {
+    let config = r#"{"on": "session/list"}"#;
+    let options = ["--grant", "everything", "--proxy-config", config];
+    let less = ["--limit", "time=100 ms"];
+    for (options, words) in [
+        (&options[..], "within 2 s"),
+        (&[&options[..], &less].concat()[..], "within 100 ms"),
+    ] {
+        let (report, _) = report(options, &guest("spin"));
+        assert_eq!(faults(&report).1, ["timeout"], "{report}");
+        let cause = report["faults"][0]["cause"].as_str().unwrap_or_default();
+        assert!(cause.contains(words), "{cause}");
+    }
+}
+
 #[test]
 fn what_cannot_be_tried_is_told_in_a_sentence() {
     let directory = Directory::new();

@@ -1,9 +1,10 @@
 //! The chain that a component is tried in. Sleeps end at once, files have canned text, saved state is in memory, and the clock of
-//! what a proxy holds is turned on by hand.
+//! what a proxy holds is turned on by hand. Only the time that a turn takes is real, and that of the whole.
 
 use super::script::{self, Part, Say};
 use super::tally::{Did, Tally, Timing};
 use crate::chain::{Effect, ProxySetup, Role, Router, file_answer};
+use crate::connection::contained;
 use crate::fault::{Class, Fault, Phase};
 use crate::limits::Limit;
 use crate::message::{Denial, Message, OnFailure, Outcome, Peer, Registration, Turn};
@@ -11,6 +12,7 @@ use crate::sandbox::{Instance, Loaded};
 use crate::saved_state::Request as Saved;
 use crate::wire::envelope::{self, Incoming, error_text};
 use crate::wire::output::Output;
+use crate::wire::skim::Skim;
 use crate::wire::text::Text;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -22,6 +24,36 @@ use std::time::{Duration, Instant};
 /// Turns and sleeps in answer to one line; who wants more goes round in circles.
 const MAX_STEPS: usize = 20_000;
 
+/// Faults that are told apart.
+const MAX_FAULTS: usize = 100;
+
+/// A proxy that would be started again only after this long rests for the part of the script at hand.
+const REST: Duration = Duration::from_secs(10);
+
+/// Lines that wait to be read; with more the ends answer only what they must.
+const MAX_LINES: usize = 10_000;
+
+/// Prompts that wait until the agent is told to stop.
+const MAX_WAITING: usize = 1_000;
+
+/// Bytes of a line that the ends look into.
+const MAX_READ: usize = 1024 * 1024;
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    /// A turn.
+    pub(super) turn: Duration,
+    /// When the whole must be over.
+    pub(super) end: Instant,
+}
+
+/// What happens when nothing else is left to do.
+enum Due {
+    Sleep { proxy: usize, operation: u64 },
+    Restart { proxy: usize },
+}
+
 /// What was found out.
 #[derive(Default)]
 pub(super) struct Trial {
@@ -30,6 +62,8 @@ pub(super) struct Trial {
     pub(super) denials: Vec<(Denial, u64)>,
     pub(super) faults: Vec<(&'static str, Fault)>,
     pub(super) unanswered: Vec<(&'static str, u64)>,
+    /// The parts that were not played to their end when the time was over.
+    pub(super) not_played: Vec<&'static str>,
     pub(super) timings: Vec<(String, Timing)>,
     pub(super) memory: u64,
 }
@@ -43,8 +77,9 @@ pub(super) struct Cage {
     trial: Trial,
     timings: BTreeMap<String, Timing>,
     part: &'static str,
-    /// Operations that sleep, by when they would end.
-    sleeps: VecDeque<(Duration, usize, u64)>,
+    /// What waits, by how long it would.
+    due: VecDeque<(Duration, Due)>,
+    times: Times,
     state: HashMap<String, String>,
     /// Prompts that the agent answers when it is told to stop.
     waiting: Vec<Value>,
@@ -67,13 +102,15 @@ impl Cage {
         configuration: Text,
         instance: Instance,
         registration: Registration,
+        on_failure: OnFailure,
+        times: Times,
     ) -> Self {
         let tally = Arc::new(Tally::default());
         let setup = ProxySetup {
             name: loaded.name.clone(),
             log: loaded.log().clone(),
             registration,
-            on_failure: OnFailure::Bypass,
+            on_failure,
             hold_time: loaded.limits.time(Limit::HoldTime),
             state: loaded.limits.get(Limit::State),
             servers: (!loaded.policy.hears_all_servers()).then(|| loaded.record.servers.clone()),
@@ -82,12 +119,13 @@ impl Cage {
             router: Router::new(Role::Agent, vec![setup], Some(tally.clone())),
             loaded,
             configuration,
-            instance: Some(instance),
+            instance: Some(instance.hurry(times.turn)),
             tally,
             trial: Trial::default(),
             timings: BTreeMap::new(),
             part: "",
-            sleeps: VecDeque::new(),
+            due: VecDeque::new(),
+            times,
             state: HashMap::new(),
             waiting: Vec::new(),
             open: Default::default(),
@@ -99,7 +137,15 @@ impl Cage {
     /// Plays a part of the script to its end.
     pub(super) async fn play(&mut self, part: &Part) {
         self.part = part.name;
+        for (_, due) in std::mem::take(&mut self.due) {
+            if let Due::Restart { proxy } = due {
+                self.restart(proxy).await;
+            }
+        }
         for say in (part.lines)() {
+            if self.is_over() {
+                return;
+            }
             let (side, text) = match say {
                 Say::Client(text) => (Side::Client, text),
                 Say::Agent(text) => (Side::Agent, text),
@@ -117,11 +163,23 @@ impl Cage {
             self.router.timer(Instant::now() + self.ahead);
             self.settle().await;
         }
+        if self.is_over() {
+            return;
+        }
         let left: usize = self.open.iter().map(HashSet::len).sum();
         if left > 0 {
             self.trial.unanswered.push((self.part, left as u64));
             self.open.iter_mut().for_each(HashSet::clear);
         }
+    }
+
+    /// Whether the rest of the part at hand is not played.
+    fn is_over(&mut self) -> bool {
+        let over = Instant::now() >= self.times.end;
+        if over && self.trial.not_played.last() != Some(&self.part) {
+            self.trial.not_played.push(self.part);
+        }
+        over
     }
 
     fn line(&mut self, side: Side, line: Bytes) {
@@ -132,16 +190,19 @@ impl Cage {
         match (side, message) {
             (Side::Client, Ok(message)) => self.router.from_client(message),
             (Side::Agent, Ok(message)) => self.router.from_agent(message),
-            (Side::Client, Err(malformed)) => self.router.client_malformed(&malformed, &[]),
-            (Side::Agent, Err(malformed)) => self.router.agent_malformed(&malformed, &[]),
+            (Side::Client, Err(malformed)) => self.router.client_malformed(&malformed, &Skim::all_of(&line)),
+            (Side::Agent, Err(malformed)) => self.router.agent_malformed(&malformed, &Skim::all_of(&line)),
         }
     }
 
     /// Goes on until nothing is left to do.
     async fn settle(&mut self) {
         for _ in 0..MAX_STEPS {
+            if self.is_over() {
+                return;
+            }
             while let Some(effect) = self.router.next_effect() {
-                self.effect(effect).await;
+                self.effect(effect);
             }
             if let Some((index, turn)) = self.router.next_turn() {
                 self.turn(index, turn).await;
@@ -149,15 +210,38 @@ impl Cage {
                 while let Some((side, line)) = self.lines.pop_front() {
                     self.line(side, line);
                 }
-            } else if let Some((_, proxy, operation)) = self.sleeps.pop_front() {
-                self.router.host_answer(proxy, operation, Ok(Text::of(&json!({}))));
+            } else if let Some(due) = self.next_due() {
+                match due {
+                    Due::Sleep { proxy, operation } => {
+                        self.router.host_answer(proxy, operation, Ok(Text::of(&json!({}))));
+                    }
+                    Due::Restart { proxy } => self.restart(proxy).await,
+                }
             } else {
                 return;
             }
         }
         let cause = "it goes on and on in answer to one message";
         self.failed(Fault::new(Class::Flood, Phase::Receive, cause));
-        self.sleeps.clear();
+        self.due.retain(|(_, due)| matches!(due, Due::Restart { .. }));
+    }
+
+    fn next_due(&mut self) -> Option<Due> {
+        let rests = |(after, due): &(Duration, Due)| matches!(due, Due::Restart { .. }) && *after >= REST;
+        let next = self.due.iter().position(|due| !rests(due))?;
+        self.due.remove(next).map(|(_, due)| due)
+    }
+
+    async fn restart(&mut self, proxy: usize) {
+        let start = Instance::start(&self.loaded, self.configuration.clone());
+        match contained(Phase::Start, start).await {
+            Ok((instance, registration)) => {
+                self.instance = Some(instance.hurry(self.times.turn));
+                self.router.proxy_restarted(proxy, Ok(registration));
+            }
+            // It is not tried for ever.
+            Err(fault) => self.failed(fault),
+        }
     }
 
     async fn turn(&mut self, index: usize, turn: Turn) {
@@ -175,7 +259,13 @@ impl Cage {
             Message::Response(_) => "answers".to_owned(),
         };
         let begun = Instant::now();
-        let result = instance.turn(turn).await;
+        // One that computes is ended by its own clock, one that waits by this one.
+        let left = self.times.end.saturating_duration_since(begun);
+        let turn = contained(Phase::Receive, instance.hurry(left).turn(turn));
+        let Ok(result) = tokio::time::timeout_at(self.times.end.into(), turn).await else {
+            let fault = Fault::new(Class::Timeout, Phase::Receive, "the time for the trial was over");
+            return self.router.finish_turn(index, Err(fault));
+        };
         self.timings.entry(method).or_default().add(begun.elapsed());
         let result = match result {
             Ok((instance, result)) => {
@@ -194,7 +284,7 @@ impl Cage {
 
     fn failed(&mut self, fault: Fault) {
         let same = |(part, known): &(&str, Fault)| *part == self.part && known.cause == fault.cause;
-        if !self.trial.faults.iter().any(same) {
+        if self.trial.faults.len() < MAX_FAULTS && !self.trial.faults.iter().any(same) {
             self.trial.faults.push((self.part, fault));
         }
     }
@@ -210,18 +300,18 @@ impl Cage {
         }
     }
 
-    async fn effect(&mut self, effect: Effect) {
+    fn effect(&mut self, effect: Effect) {
         match effect {
             Effect::StartAgent => self.router.agent_started(Ok(())),
             Effect::Sleep {
                 operation,
                 proxy,
                 duration,
-            } => {
-                let at = self.sleeps.partition_point(|(other, _, _)| *other <= duration);
-                self.sleeps.insert(at, (duration, proxy, operation));
-            }
-            Effect::Forget { operation } => self.sleeps.retain(|(_, _, other)| *other != operation),
+            } => self.later(duration, Due::Sleep { proxy, operation }),
+            Effect::Forget { operation } => self.due.retain(|(_, due)| match due {
+                Due::Sleep { operation: other, .. } => *other != operation,
+                Due::Restart { .. } => true,
+            }),
             Effect::ReadFile {
                 operation, proxy, path, ..
             } => {
@@ -237,24 +327,15 @@ impl Cage {
                 let outcome = self.saved(request);
                 self.router.host_answer(proxy, operation, outcome);
             }
-            Effect::Restart { proxy, .. } => {
-                let started = Instance::start(&self.loaded, self.configuration.clone()).await;
-                let result = match started {
-                    Ok((instance, registration)) => {
-                        self.instance = Some(instance);
-                        Ok(registration)
-                    }
-                    Err(fault) => {
-                        self.failed(fault.clone());
-                        // It is not tried for ever.
-                        return;
-                    }
-                };
-                self.router.proxy_restarted(proxy, result);
-            }
+            Effect::Restart { proxy, after } => self.later(after, Due::Restart { proxy }),
             // Turns are over at once here, and time is turned on by hand.
             Effect::Abort { .. } | Effect::Timer(_) | Effect::InitializeSent => {}
         }
+    }
+
+    fn later(&mut self, after: Duration, due: Due) {
+        let at = self.due.partition_point(|(other, _)| *other <= after);
+        self.due.insert(at, (after, due));
     }
 
     fn saved(&mut self, request: Saved) -> Outcome {
@@ -293,9 +374,9 @@ impl Cage {
                 self.open[side as usize].remove(&value["id"].to_string());
                 continue;
             };
-            let replies = match side {
+            let mut replies: Vec<Value> = match side {
                 Side::Client => script::client_replies(method, &value),
-                Side::Agent if script::waits(method, &value) => {
+                Side::Agent if script::waits(method, &value) && self.waiting.len() < MAX_WAITING => {
                     self.waiting.push(value);
                     continue;
                 }
@@ -306,6 +387,10 @@ impl Cage {
                 }
                 Side::Agent => script::agent_replies(method, &value),
             };
+            if self.lines.len() > MAX_LINES {
+                // The last one is the answer.
+                replies.drain(..replies.len().saturating_sub(1));
+            }
             for reply in replies {
                 self.lines.push_back((side, Bytes::from(reply.to_string())));
             }
@@ -338,7 +423,11 @@ fn take(output: &mut Output) -> Vec<Value> {
     bytes
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty())
-        .map(|line| serde_json::from_slice(line).unwrap_or_else(|_| outline(line)))
+        .map(|line| match line.len() {
+            0..=MAX_READ => serde_json::from_slice(line).unwrap_or_else(|_| outline(line)),
+            // Decoded it would take far more memory.
+            _ => outline(line),
+        })
         .collect()
 }
 

@@ -45,6 +45,14 @@ pub(super) const PARTS: &[Part] = &[
         lines: misshapen,
     },
     Part {
+        name: "keys that are there twice",
+        lines: twice,
+    },
+    Part {
+        name: "lines that are no messages",
+        lines: malformed,
+    },
+    Part {
         name: "large and deep messages",
         lines: large,
     },
@@ -241,8 +249,46 @@ fn misshapen() -> Vec<Say> {
     lines
 }
 
+fn twice() -> Vec<Say> {
+    let both = r#"{"sessionId":"session-1","sessionId":"session-2","prompt":[{"type":"text","text":"one","text":"two"}],"prompt":7}"#;
+    let update = r#"{"sessionUpdate":"agent_message_chunk","sessionUpdate":"plan","content":{"type":"text","text":"a","text":"b"},"content":[]}"#;
+    vec![
+        Say::Client(format!(
+            r#"{{"jsonrpc":"2.0","id":"twice","method":"session/prompt","params":{both}}}"#
+        )),
+        Say::Agent(format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"session-1","update":{update},"update":null}}}}"#
+        )),
+        Say::Agent(format!(
+            r#"{{"jsonrpc":"2.0","id":"twice","method":"session/request_permission","params":{{"sessionId":"session-1","toolCall":{{"kind":"read","kind":"execute"}},"options":[],"options":{{}},"x":{both}}}}}"#
+        )),
+    ]
+}
+
+fn malformed() -> Vec<Say> {
+    const LINES: [&str; 12] = [
+        "a banner",
+        "{",
+        "[]",
+        "7",
+        r#"{"jsonrpc":"2.0"}"#,
+        r#"{"jsonrpc":"1.0","id":70,"method":"session/prompt","params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":71,"id":72,"method":"session/prompt","params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":73,"method":"session/update","params":7}"#,
+        r#"{"jsonrpc":"2.0","id":{},"method":"session/prompt","params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":74,"result":{},"error":{}}"#,
+        r#"{"jsonrpc":"2.0","id":"nobody's","result":{}}"#,
+        r#"[{"jsonrpc":"2.0","id":75,"method":"session/prompt","params":{}}]"#,
+    ];
+    let lines = LINES.iter();
+    lines
+        .flat_map(|line| [Say::Client((*line).to_owned()), Say::Agent((*line).to_owned())])
+        .collect()
+}
+
 fn large() -> Vec<Say> {
-    let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
+    let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let (deep, deepest) = (nested(100), nested(10_000));
     let megabyte = "All work and no play makes a dull day. ".repeat(26_887);
     vec![
         client(&prompt(60, text(&megabyte.repeat(8)))),
@@ -251,6 +297,12 @@ fn large() -> Vec<Say> {
         agent(&chunk(SESSION, "\u{1F600}\u{0}\u{7f}")),
         Say::Agent(format!(
             r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"session-1","update":{{"sessionUpdate":"tool_call","toolCallId":"t","rawInput":{deep}}}}}}}"#
+        )),
+        Say::Agent(format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"session-1","update":{{"sessionUpdate":"tool_call","toolCallId":"u","rawInput":{deepest}}}}}}}"#
+        )),
+        Say::Client(format!(
+            r#"{{"jsonrpc":"2.0","id":62,"method":"session/prompt","params":{{"sessionId":"session-1","prompt":[{{"type":"text","text":"deep","_meta":{deepest}}}]}}}}"#
         )),
     ]
 }

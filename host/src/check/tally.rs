@@ -8,6 +8,9 @@ use std::time::Duration;
 /// Methods that are told apart; a proxy can send messages of any name.
 const MAX_METHODS: usize = 500;
 
+/// Turns with one method whose times are kept.
+const MAX_TURNS: usize = 10_000;
+
 /// Something that passed between the proxy and the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Did {
@@ -26,17 +29,24 @@ pub struct Did {
 /// How long the turns with a method took.
 #[derive(Clone, Debug, Default)]
 pub struct Timing {
+    /// Of the first ones.
     turns: Vec<u64>,
+    count: usize,
+    longest: Duration,
 }
 
 impl Timing {
     pub(super) fn add(&mut self, time: Duration) {
-        self.turns.push(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        if self.turns.len() < MAX_TURNS {
+            self.turns.push(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        }
+        self.count += 1;
+        self.longest = self.longest.max(time);
     }
 
     /// How many turns there were.
     pub fn count(&self) -> usize {
-        self.turns.len()
+        self.count
     }
 
     /// The time that half of them took less than.
@@ -48,7 +58,7 @@ impl Timing {
 
     /// The longest.
     pub fn longest(&self) -> Duration {
-        Duration::from_nanos(self.turns.iter().copied().max().unwrap_or(0))
+        self.longest
     }
 }
 

@@ -19,11 +19,11 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Try a proxy out in a cage: a scripted session with ordinary and nasty messages; nothing in it is real
+/// Try a proxy out in a cage: a scripted session with ordinary and nasty messages
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The proxy gets the ordinary things that it asks for, and what --grant names. There is no agent, no editor and no file: what it \
-asks for is answered with examples, and its sleeps end at once.
+asks for is answered with examples, and its sleeps end at once. Only a directory that you grant it is the real one.
 
 Exit status: 0 if it went through without a fault, 1 if it had faults or did not start.
 
@@ -75,7 +75,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     runtime.shutdown_timeout(run::SHUTDOWN);
     let file = arguments.file.file_stem().unwrap_or_default().to_string_lossy();
     let report = report.map_err(|fault| anyhow!(fault.sentence(&file)))?;
-    let failed = !report.faults.is_empty() || !report.unanswered.is_empty();
+    let failed = !report.faults.is_empty() || !report.unanswered.is_empty() || !report.not_played.is_empty();
     if arguments.json {
         exit::print(&format!("{:#}\n", as_json(&report)))?;
     } else {
@@ -170,7 +170,10 @@ fn faults(report: &Report) -> Vec<String> {
         .unanswered
         .iter()
         .map(|(part, times)| format!("{part}: {times} requests have no answer; this is a fault of Consort"));
-    faults.chain(unanswered).collect()
+    let parts = report.not_played.join(", ");
+    let seconds = check::TRIAL_TIME.as_secs();
+    let not_played = (!parts.is_empty()).then(|| format!("after {seconds} s there was no time left for: {parts}"));
+    faults.chain(unanswered).chain(not_played).collect()
 }
 
 /// The methods that took the longest.
@@ -273,6 +276,7 @@ fn as_json(report: &Report) -> Value {
         "faults": report.faults.iter().map(|(part, fault)| json!({
             "part": part, "class": fault.class.name(), "phase": fault.phase.name(), "cause": fault.cause,
         })).collect::<Vec<_>>(),
+        "notPlayed": report.not_played,
         "timings": report.timings.iter().map(|(method, timing)| json!({
             "method": method, "count": timing.count(),
             "medianMicroseconds": micros(timing.median()), "longestMicroseconds": micros(timing.longest()),

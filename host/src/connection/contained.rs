@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 /// Runs what a proxy does; a panic in it becomes a fault.
-pub(super) async fn contained<T>(phase: Phase, run: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+pub(crate) async fn contained<T>(phase: Phase, run: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
     let mut run = pin!(run);
     // Nothing of what it broke off in is looked at again: the instance is dropped with the future.
     poll_fn(

@@ -12,6 +12,7 @@ use crate::limits::Limit;
 use crate::message::{Denial, How, Interest, Peer, Receipt, Registration, Turn, TurnResult};
 use crate::wire::text::Text;
 use std::sync::Arc;
+use std::time::Duration;
 use wasmtime::{Store, Trap, UpdateDeadline};
 
 /// What wasmtime's error says when a component has more instances, memories or tables than the limiter allows, and when it has more
@@ -92,6 +93,12 @@ impl Instance {
         };
         let instance = Self { store, proxy, meter };
         Ok((instance, registration))
+    }
+
+    /// The same, whose turns may take no longer than this, whatever its limits say.
+    pub fn hurry(self, time: Duration) -> Self {
+        self.meter.hurry(time);
+        self
     }
 
     /// Bytes of memory that it has, over all its memories and tables.

@@ -9,6 +9,7 @@ use crate::limits::{Limit, Limits};
 use rustix::time::{ClockId, clock_gettime};
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -57,7 +58,8 @@ fn shown(time: Duration) -> String {
 pub(super) struct Meter {
     message: Duration,
     minute: Duration,
-    time: Duration,
+    /// In milliseconds.
+    time: AtomicU64,
     record: Arc<Record>,
     clock: Arc<Clock>,
     call: Mutex<Call>,
@@ -92,7 +94,7 @@ impl Meter {
         Self {
             message: limits.time(Limit::Cpu),
             minute: limits.time(Limit::CpuPerMinute),
-            time: limits.time(Limit::Time),
+            time: limits.get(Limit::Time).into(),
             record,
             clock,
             call: Mutex::default(),
@@ -105,7 +107,13 @@ impl Meter {
 
     /// How long a call may take, whatever it does.
     pub(super) fn time(&self) -> Duration {
-        self.time
+        Duration::from_millis(self.time.load(Ordering::Relaxed))
+    }
+
+    /// Calls take no longer than this from now on.
+    pub(super) fn hurry(&self, time: Duration) {
+        let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.time.fetch_min(time, Ordering::Relaxed);
     }
 
     /// A call begins.
@@ -159,15 +167,16 @@ impl Meter {
     pub(super) fn tick(&self) -> Result<bool, OutOfTime> {
         let mut call = self.call();
         let first = !std::mem::replace(&mut call.interrupted, true);
-        let time = thread_time();
-        let used = match call.seen.replace(time) {
+        let thread = thread_time();
+        let used = match call.seen.replace(thread) {
             // What it used before is not known any better.
             None => TICK * u32::try_from(FIRST_TICKS).unwrap_or(1),
-            Some(before) => time.saturating_sub(before),
+            Some(before) => thread.saturating_sub(before),
         };
         self.spend(&mut call, used)?;
-        match call.since.get_or_insert_with(Instant::now).elapsed() > self.time {
-            true => Err(OutOfTime::Clock(self.time)),
+        let time = self.time();
+        match call.since.get_or_insert_with(Instant::now).elapsed() > time {
+            true => Err(OutOfTime::Clock(time)),
             false => Ok(first),
         }
     }
