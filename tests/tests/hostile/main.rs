@@ -101,10 +101,17 @@ impl Hostile {
 
     /// The client of this chain, before anything was said.
     fn fresh(&self) -> Client {
+        // A busy machine must not be taken for a slow proxy.
+        let mut settings = self.settings.clone();
+        for (limit, value) in [("time", "110 s"), ("cpu-per-minute", "600 s")] {
+            if !settings.contains(&format!("limits.{limit} ")) {
+                settings += &format!("limits.{limit} = \"{value}\"\n");
+            }
+        }
         let text = format!(
             "[[proxies]]\nname = \"hostile\"\nfile = {:?}\n{}\n[[proxies]]\nfile = {:?}\ngrant = [\"change-answers\"]\n",
             self.component,
-            self.settings,
+            settings,
             guest("arrow")
         );
         let file = self.directory.file("consort.toml", text);

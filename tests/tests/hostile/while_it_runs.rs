@@ -50,7 +50,7 @@ fn what_never_ends_is_ended() {
 
 #[test]
 fn edits_without_end_hold_up_nobody_else() {
-    let (mut client, mut agent) = Hostile::guest("edits", 100_000).start();
+    let (mut client, mut agent) = Hostile::guest("edits", 100_000).with("limits.cpu = \"1 s\"").start();
     client.send_json(&prompt("bad", "GO"));
     for number in 0..100 {
         let mut update = chunk(&number.to_string());
@@ -322,7 +322,7 @@ fn a_long_name_and_an_edit_that_doubles_cost_little() {
     let (mut client, mut agent) = Hostile::guest("names", 200).start();
     assert_eq!(seen(&mut client, "GO"), ["too-large"]);
     goes_on(&mut client, &mut agent);
-    let (mut client, mut agent) = Hostile::guest("doubling", 1_000).start();
+    let (mut client, mut agent) = Hostile::guest("doubling", 1_000).with("limits.cpu = \"100 s\"").start();
     assert_eq!(
         seen(&mut client, "GO"),
         ["the value would be larger than 67108864 bytes"]
@@ -332,7 +332,7 @@ fn a_long_name_and_an_edit_that_doubles_cost_little() {
 
 #[test]
 fn handles_that_grow_when_they_are_there_are_counted_as_well() {
-    let (mut client, mut agent) = Hostile::guest("swelling", 500).start();
+    let (mut client, mut agent) = Hostile::guest("swelling", 500).with("limits.cpu = \"100 s\"").start();
     let refused = "more than 67108864 bytes of its own behind JSON handles";
     assert_eq!(seen(&mut client, "GO"), ["fine", refused]);
     goes_on(&mut client, &mut agent);
@@ -361,7 +361,7 @@ fn messages_larger_than_its_own_may_be_are_given_to_it_and_go_on() {
 
 #[test]
 fn a_part_that_is_kept_does_not_keep_the_rest() {
-    let (mut client, mut agent) = Hostile::guest("crumbs", 300).start();
+    let (mut client, mut agent) = Hostile::guest("crumbs", 300).with("limits.cpu = \"100 s\"").start();
     assert_eq!(seen(&mut client, "GO"), ["300"]);
     goes_on(&mut client, &mut agent);
 }
