@@ -1,16 +1,18 @@
 //! The loop of one connection: lines in, turns, lines out. A turn that does not end at once goes on in a task of its own,
 //! so that a slow proxy holds up nothing but its own messages.
 
+mod effects;
+
 use super::contained::contained;
 use super::load::{self, Started};
 use super::saved::SavedQueue;
 use super::streams::{either, exit, notified, parsed, unless, until, write_some};
 use super::timers::{Due, Timers};
 use super::told::{TALLY, Told};
-use super::{ClientStreams, ConnectionOptions, Ending, files};
+use super::{ClientStreams, ConnectionOptions, Ending};
 use crate::agent::Agent;
 use crate::audit::{Audit, Recorder};
-use crate::chain::{Effect, ProxySetup, Role, Router, file_answer};
+use crate::chain::{ProxySetup, Role, Router};
 use crate::fault::{Class, Fault, Phase};
 use crate::limits::Limit;
 use crate::message::{Outcome, Registration, TurnResult};
@@ -341,52 +343,6 @@ impl Driver {
                 self.router.proxy_restarted(index, result);
             }
             Event::HostAnswer(index, operation, outcome) => self.router.host_answer(index, operation, outcome),
-        }
-    }
-
-    fn effect(&mut self, effect: Effect) {
-        let now = Instant::now();
-        match effect {
-            Effect::StartAgent => self.start_agent(),
-            Effect::Sleep {
-                operation,
-                proxy,
-                duration,
-            } => self.timers.add(now + duration, Due::Sleep { proxy, operation }),
-            Effect::Restart { proxy, after } => self.timers.add(now + after, Due::Restart { proxy }),
-            Effect::Timer(at) => self.timers.add(at, Due::Chain),
-            Effect::Abort { proxy } => {
-                let slot = &mut self.slots[proxy];
-                slot.given_up += 1;
-                if let Some(give_up) = slot.give_up.take() {
-                    // It may be over just now.
-                    let _ = give_up.send(());
-                }
-            }
-            Effect::InitializeSent => self.timers.add(now + SILENCE, Due::Silence { agent: self.agents }),
-            Effect::Forget { operation } => self.timers.forget(operation),
-            Effect::SavedState {
-                operation,
-                proxy,
-                request,
-            } => {
-                let answer = self.slots[proxy].saved.ask(request);
-                self.apart(async move { Event::HostAnswer(proxy, operation, answer.await) });
-            }
-            Effect::ReadFile {
-                operation,
-                proxy,
-                directory,
-                path,
-                max_bytes,
-            } => self.apart(async move {
-                let read = tokio::task::spawn_blocking(move || files::read(&directory, &path, max_bytes));
-                let read = match tokio::time::timeout(READ_TIME, read).await {
-                    Ok(read) => read.unwrap_or_else(|error| Err(std::io::Error::other(error))),
-                    Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
-                };
-                Event::HostAnswer(proxy, operation, file_answer(read))
-            }),
         }
     }
 
