@@ -56,8 +56,13 @@
 //! [lib]
 //! crate-type = ["cdylib", "rlib"] # a component, and something that tests can use
 //!
+//! # What it would like to be allowed, with a reason for whoever is to allow it: without this it gets nothing by itself.
+//! [package.metadata.consort.grants]
+//! change-prompts = "says please"
+//! change-answers = "shouts"
+//!
 //! [dependencies]
-//! consort-proxy = "0.1"
+//! consort-proxy = { path = "/path/to/consort/guest-sdk" } # not on crates.io yet
 //!
 //! [dev-dependencies]
 //! serde_json = "1"

@@ -11,7 +11,7 @@ use crate::fault::{Class, Fault, Phase};
 use crate::grants::{Grant, Policy};
 use crate::limits::{Limit, Limits, Settings};
 use crate::manifest::Manifest;
-use crate::message::{Denial, Interest, Peer};
+use crate::message::{Denial, Interest, OnFailure, Peer};
 use crate::sandbox::{Instance, Loaded, Prepared, Sandbox};
 use crate::wire::text::Text;
 use cage::{Cage, Times};
@@ -96,6 +96,7 @@ pub async fn check(options: &Options<'_>) -> Result<Report, Fault> {
     let (instance, registration) = contained(Phase::Start, Instance::start(&loaded, configuration.clone())).await?;
     let started = begun.elapsed();
     let interests = registration.interests.clone();
+    let missing = registration.missing.clone();
     let is_set = |limit: &(Limit, u64)| matches!(limit.0, Limit::Time | Limit::Cpu);
     let turn = match options.limits.iter().any(is_set) {
         true => limits.time(Limit::Time),
@@ -109,7 +110,15 @@ pub async fn check(options: &Options<'_>) -> Result<Report, Fault> {
     for part in script::PARTS {
         cage.play(part).await;
     }
-    let trial = cage.end();
+    let mut trial = cage.end();
+    if on_failure == OnFailure::Closed
+        && let Some(cause) = crate::connection::unprotecting(&missing)
+    {
+        trial.faults.insert(
+            0,
+            ("its start in a chain", Fault::new(Class::Denied, Phase::Start, cause)),
+        );
+    }
     Ok(Report {
         manifest,
         sha256,

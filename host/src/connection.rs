@@ -21,6 +21,7 @@ use crate::message::OnFailure;
 use crate::tap::OptionalTap;
 use anyhow::Context as _;
 pub(crate) use contained::contained;
+pub(crate) use load::unprotecting;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -45,6 +46,8 @@ pub struct ProxyOptions {
     pub configuration: String,
     /// What the user grants it, beyond the ordinary things that it asks for.
     pub grants: Vec<Grant>,
+    /// What the user grants to all proxies.
+    pub common_grants: Vec<Grant>,
     /// The limits that the user sets for it.
     pub limits: Settings,
     /// What becomes of its messages when it fails, if the user says so.

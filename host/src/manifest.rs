@@ -72,14 +72,14 @@ impl Manifest {
             }
         };
         let (name, version, description) = (text("name"), text("version"), text("description"));
-        let on_failure = text("on-failure").and_then(|value| {
-            let known = OnFailure::named(&value);
-            if known.is_none() {
+        let on_failure = text("on-failure").map(|value| {
+            OnFailure::named(&value).unwrap_or_else(|| {
                 warnings.push(format!(
-                    "`on-failure` must be \"bypass\" or \"closed\", not \"{value}\""
+                    "`on-failure` must be \"bypass\" or \"closed\", not \"{value}\"; it is taken for \"closed\""
                 ));
-            }
-            known
+                // Who says anything about it may be there to protect.
+                OnFailure::Closed
+            })
         });
         let wishes = fields.get("grants").map(|field| wishes(field, &mut warnings));
         let limits = limits(fields.get("limits"), &mut warnings);
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(manifest.wishes.unwrap().len(), 1);
         assert_eq!(
             (manifest.name, manifest.on_failure, manifest.limits.len()),
-            (None, None, 0)
+            (None, Some(OnFailure::Closed), 0)
         );
         for word in [
             "`name`",

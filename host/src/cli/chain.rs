@@ -174,6 +174,7 @@ impl ChainArguments {
                 file,
                 configuration: config::NO_CONFIGURATION.to_owned(),
                 grants: Vec::new(),
+                common_grants: Vec::new(),
                 limits: Vec::new(),
                 on_failure: None,
             });
@@ -285,7 +286,9 @@ fn grant(proxies: &mut [ProxyOptions], option: &str) -> anyhow::Result<()> {
     };
     if let Some(value) = option.strip_prefix("*=") {
         let grants = grants(value)?;
-        proxies.iter_mut().for_each(|proxy| proxy.grants.extend(grants.clone()));
+        proxies
+            .iter_mut()
+            .for_each(|proxy| proxy.common_grants.extend(grants.clone()));
         return Ok(());
     }
     let (proxy, value) = proxy_of(proxies, "--grant", form, option)?;
@@ -318,6 +321,7 @@ mod tests {
             file: "redact.wasm".into(),
             configuration: config::NO_CONFIGURATION.into(),
             grants: Vec::new(),
+            common_grants: Vec::new(),
             limits: Vec::new(),
             on_failure: None,
         }];

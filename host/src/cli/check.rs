@@ -80,7 +80,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         exit::print(&format!("{:#}\n", as_json(&report)))?;
     } else {
         let paint = Paint(text::colour(io::stdout().is_terminal()));
-        exit::print(&as_text(&report, &text::one_line(&file), paint))?;
+        exit::print(&as_text(&report, paint))?;
     }
     Ok(if failed { exit::FAILURE } else { exit::SUCCESS })
 }
@@ -95,7 +95,7 @@ fn configuration(text: &str) -> anyhow::Result<String> {
     Ok(json.get().to_owned())
 }
 
-fn as_text(report: &Report, file: &str, paint: Paint) -> String {
+fn as_text(report: &Report, paint: Paint) -> String {
     let mut all = String::new();
     let mut row = |name: &str, value: &str| {
         let name = paint.text(Look::Bold, &format!("{name:<10}"));
@@ -105,7 +105,7 @@ fn as_text(report: &Report, file: &str, paint: Paint) -> String {
     match &report.manifest {
         None => row("manifest", "none: it may do nothing but what you grant it with --grant"),
         Some((manifest, _)) => {
-            for (label, value) in wishes::rows(manifest, file, paint) {
+            for (label, value) in wishes::rows(manifest, None, paint) {
                 row(label, &value);
             }
         }

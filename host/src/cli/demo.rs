@@ -60,6 +60,7 @@ pub(super) fn run(_arguments: &Arguments) -> anyhow::Result<u8> {
                 file: component.file.clone(),
                 configuration: config::NO_CONFIGURATION.to_owned(),
                 grants: Vec::new(),
+                common_grants: Vec::new(),
                 limits: Vec::new(),
                 on_failure: None,
             })

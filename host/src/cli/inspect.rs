@@ -127,7 +127,7 @@ impl Report<'_> {
             None => row("manifest", "none: it may do nothing but what you grant it with --grant"),
             Some((manifest, warnings)) => {
                 let file = self.arguments.file.file_stem().unwrap_or_default().to_string_lossy();
-                for (label, value) in wishes::rows(&manifest, &text::one_line(&file), paint) {
+                for (label, value) in wishes::rows(&manifest, Some(&text::one_line(&file)), paint) {
                     row(label, &value);
                 }
                 let mut label = "mistakes";

@@ -2,11 +2,12 @@
 
 use super::text::{Look, Paint};
 use crate::grants::Grant;
+use crate::limits::Limits;
 use crate::manifest::Manifest;
 use crate::message::OnFailure;
 
-/// What a manifest says, as rows of a name and a value. `file_name` is what the proxy would be called in a chain.
-pub(super) fn rows(manifest: &Manifest, file_name: &str, paint: Paint) -> Vec<(&'static str, String)> {
+/// What a manifest says, as rows of a name and a value. `name` is what the proxy would be called in a chain, if it is to be one.
+pub(super) fn rows(manifest: &Manifest, name_in_chain: Option<&str>, paint: Paint) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     let name = [&manifest.name, &manifest.version].into_iter().flatten();
     let name = name.map(String::as_str).collect::<Vec<_>>().join(" ");
@@ -35,12 +36,20 @@ pub(super) fn rows(manifest: &Manifest, file_name: &str, paint: Paint) -> Vec<(&
         let text = paint.text(Look::Red, &wish(grant, reason));
         rows.push((std::mem::take(&mut label), text));
     }
-    if let Some(hint) = hint(&dangerous, file_name) {
+    if let Some(hint) = hint(&dangerous, name_in_chain) {
         rows.push(("", hint));
     }
     let mut label = "limits";
     for (limit, value) in &manifest.limits {
-        rows.push((std::mem::take(&mut label), format!("{limit} {}", limit.shown(*value))));
+        let given = Limits::agreed(&[(*limit, *value)], &[]).get(*limit);
+        let cut = match given == *value {
+            true => String::new(),
+            false => format!("; it gets {} unless you set it", limit.shown(given)),
+        };
+        rows.push((
+            std::mem::take(&mut label),
+            format!("{limit} {}{cut}", limit.shown(*value)),
+        ));
     }
     if manifest.on_failure == Some(OnFailure::Closed) {
         rows.push(("fails", "closed: when it fails, nothing goes past it".to_owned()));
@@ -57,7 +66,7 @@ fn wish(grant: &Grant, reason: &str) -> String {
 }
 
 /// How what is dangerous would be granted, if anybody can say.
-fn hint(dangerous: &[&(Grant, String)], file_name: &str) -> Option<String> {
+fn hint(dangerous: &[&(Grant, String)], name: Option<&str>) -> Option<String> {
     let mut grants = Vec::new();
     for (grant, _) in dangerous {
         grants.push(match grant {
@@ -70,7 +79,11 @@ fn hint(dangerous: &[&(Grant, String)], file_name: &str) -> Option<String> {
         });
     }
     (!grants.is_empty()).then(|| {
-        let option = quoted(&format!("{file_name}={}", grants.join(",")));
+        let grants = grants.join(",");
+        let option = quoted(&match name {
+            Some(name) => format!("{name}={grants}"),
+            None => grants,
+        });
         format!("only if you allow it: --grant {option}, or less of that")
     })
 }
@@ -101,7 +114,7 @@ mod tests {
         let (manifest, _) = Manifest::read(
             br#"{"name":"x","version":"1","grants":{"read-prompts":"to count","editor-commands":"runs tests","directory:/notes":""},"on-failure":"closed"}"#,
         );
-        let rows: Vec<String> = rows(&manifest, "x", Paint(false))
+        let rows: Vec<String> = rows(&manifest, Some("x"), Paint(false))
             .into_iter()
             .map(|(label, text)| format!("{label}|{text}"))
             .collect();
@@ -121,7 +134,7 @@ mod tests {
     #[test]
     fn what_is_to_be_copied_runs_nothing() {
         let (manifest, _) = Manifest::read(br#"{"grants":{"environment:A=$(id)'; id #":"","file:**":""}}"#);
-        let hint = rows(&manifest, "x", Paint(false)).pop().unwrap().1;
+        let hint = rows(&manifest, Some("x"), Paint(false)).pop().unwrap().1;
         assert!(
             hint.contains(r"--grant 'x=environment:A=$(id)'\''; id #,file:**'"),
             "{hint}"

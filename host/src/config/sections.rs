@@ -163,6 +163,7 @@ impl Reader<'_> {
             file,
             configuration,
             grants,
+            common_grants: Vec::new(),
             limits,
             on_failure,
         })

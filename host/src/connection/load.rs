@@ -134,7 +134,7 @@ async fn start(
     }
     let manifest = prepared.manifest.as_ref().map(|(manifest, warnings)| {
         for warning in warnings {
-            tracing::warn!("the manifest of proxy `{}`: {warning}", proxy.name);
+            tracing::warn!(target: "consort::grants", "the manifest of proxy `{}`: {warning}", proxy.name);
         }
         manifest
     });
@@ -144,7 +144,16 @@ async fn start(
     limits.set(Limit::MessageSize, message);
     let wishes = manifest.and_then(|manifest| manifest.wishes.as_ref());
     let wishes: Option<Vec<Grant>> = wishes.map(|wishes| wishes.iter().map(|(grant, _)| grant.clone()).collect());
-    let policy = Arc::new(Policy::agreed(wishes.as_deref(), &proxy.grants));
+    for grant in proxy.grants.iter().filter(|grant| !is_wished(wishes.as_deref(), grant)) {
+        tracing::warn!(
+            target: "consort::grants",
+            "proxy `{}` does not wish for `{}`, so that grant has no effect; `consort inspect` shows what it wishes for",
+            proxy.name,
+            grant.without_value()
+        );
+    }
+    let granted = [proxy.grants.as_slice(), &proxy.common_grants].concat();
+    let policy = Arc::new(Policy::agreed(wishes.as_deref(), &granted));
     let on_failure = proxy.on_failure.or(manifest.and_then(|manifest| manifest.on_failure));
     audit.started(
         Some(&proxy.name),
@@ -173,11 +182,9 @@ async fn start(
     let (instance, registration) = contained(Phase::Start, Instance::start(&loaded, configuration.clone())).await?;
     let on_failure = on_failure.unwrap_or_default();
     // Who lets everything past it because it gets nothing does not protect, whatever its rules say.
-    if let (OnFailure::Closed, [first, ..]) = (on_failure, registration.missing.as_slice()) {
-        let cause = format!(
-            "it is there to protect (`on-failure` is \"closed\"), but {first}; give it that with --grant or `grant` in consort.toml, \
-             or let it run without with `on-failure = \"bypass\"`"
-        );
+    if on_failure == OnFailure::Closed
+        && let Some(cause) = unprotecting(&registration.missing)
+    {
         return Err(Fault::new(Class::Denied, Phase::Start, cause));
     }
     Ok(Started {
@@ -187,6 +194,20 @@ async fn start(
         registration,
         on_failure,
     })
+}
+
+/// Why a proxy that protects must not run, if something is missing that it wants to take part in.
+pub(crate) fn unprotecting(missing: &[String]) -> Option<String> {
+    let first = missing.first()?;
+    Some(format!(
+        "it is there to protect (`on-failure` is \"closed\"), but {first}; give it that with --grant or `grant` in consort.toml, or let \
+         it run without with `on-failure = \"bypass\"`"
+    ))
+}
+
+/// Whether a proxy wishes for something of what it is granted, or says nothing about that.
+fn is_wished(wishes: Option<&[Grant]>, grant: &Grant) -> bool {
+    wishes.is_none_or(|wishes| wishes.iter().any(|wish| wish.meet(grant).is_some()))
 }
 
 /// Where compiled components are kept: `$XDG_CACHE_HOME/consort`, or `~/.cache/consort`.

@@ -69,7 +69,7 @@ impl Told {
         self.audit.denied(name, &what, &denial.reason, times);
         let key = (index, denial.reason.clone());
         if self.logged.len() < MAX_LOGGED && self.logged.insert(key) {
-            tracing::warn!("proxy `{name}` was denied something: {}", denial.reason);
+            tracing::warn!(target: "consort::grants", "proxy `{name}` was denied something: {}", denial.reason);
         }
     }
 
