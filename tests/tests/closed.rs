@@ -1,6 +1,6 @@
 //! A proxy that protects lets nothing past it when it fails: `on-failure = "closed"`.
 
-use consort_tests::guests::guest;
+use consort_tests::guests::{guest, proxy};
 use consort_tests::session::{SESSION, begin, chunk, notification, prompt};
 use consort_tests::{Agent, AgentListener, Client, Directory};
 use serde_json::{Value, json};
@@ -83,4 +83,29 @@ fn the_configuration_file_says_it_too() {
     let _agent = begin(&mut client, &listener);
     client.send_json(&prompt(1, "BOOM"));
     assert_refused(&client.expect(), &json!(1));
+}
+
+#[test]
+fn redact_fails_closed_by_its_own_manifest() {
+    let directory = Directory::new();
+    let text = format!("[[proxies]]\nfile = {:?}\nlimits.memory = \"4 MiB\"\n", proxy("redact"));
+    let config = directory.file("consort.toml", text);
+    let listener = AgentListener::new();
+    let mut client = Client::in_front_of(&listener, &[OsString::from("--config"), config.into()]);
+    let mut agent = begin(&mut client, &listener);
+    // To search this it needs more memory than it has.
+    let large = "password = hunter2 ".repeat(80_000);
+    client.send_json(&prompt(1, &large));
+    let refused = client.expect();
+    assert_eq!(
+        (&refused["id"], &refused["error"]["data"]["proxy"]),
+        (&json!(1), &json!("redact"))
+    );
+    assert_eq!(refused["error"]["data"]["class"], "memory", "{refused}");
+    client.send_json(&notification("_marker", &json!({})));
+    assert_eq!(agent.expect()["method"], "_marker", "nothing of it reached the agent");
+    // What the agent says does not go past it either.
+    agent.send_json(&chunk(&large));
+    agent.send_json(&notification("_marker", &json!({"sessionId": SESSION})));
+    assert_eq!(client.expect()["method"], "_marker", "nothing of it reached the client");
 }

@@ -258,6 +258,7 @@ impl Cage {
             Message::Notification(notification) => notification.method.to_string(),
             Message::Response(_) => "answers".to_owned(),
         };
+        let before = instance.memory();
         let begun = Instant::now();
         // One that computes is ended by its own clock, one that waits by this one.
         let left = self.times.end.saturating_duration_since(begun);
@@ -266,7 +267,10 @@ impl Cage {
             let fault = Fault::new(Class::Timeout, Phase::Receive, "the time for the trial was over");
             return self.router.finish_turn(index, Err(fault));
         };
-        self.timings.entry(method).or_default().add(begun.elapsed());
+        let time = begun.elapsed();
+        let after = result.as_ref().map_or(before, |(instance, _)| instance.memory());
+        let timing = self.timings.entry(method).or_default();
+        timing.add(time, after.saturating_sub(before));
         let result = match result {
             Ok((instance, result)) => {
                 self.trial.memory = self.trial.memory.max(instance.memory());

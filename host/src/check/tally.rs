@@ -33,15 +33,23 @@ pub struct Timing {
     turns: Vec<u64>,
     count: usize,
     longest: Duration,
+    growth: u64,
 }
 
 impl Timing {
-    pub(super) fn add(&mut self, time: Duration) {
+    /// One more turn, after which the instance had so many bytes more.
+    pub(super) fn add(&mut self, time: Duration, growth: u64) {
+        self.growth = self.growth.max(growth);
         if self.turns.len() < MAX_TURNS {
             self.turns.push(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         }
         self.count += 1;
         self.longest = self.longest.max(time);
+    }
+
+    /// The most bytes of memory that one of them added.
+    pub fn growth(&self) -> u64 {
+        self.growth
     }
 
     /// How many turns there were.

@@ -142,8 +142,12 @@ fn as_text(report: &Report, paint: Paint) -> String {
     let mut label = "time";
     for (method, timing) in slowest(&report.timings) {
         let (median, longest) = (shown(timing.median()), shown(timing.longest()));
+        let memory = match timing.growth() {
+            0 => String::new(),
+            growth => format!(", up to {} of memory more", text::size(growth)),
+        };
         let line = format!(
-            "{}: {median} a message, at most {longest} ({}×)",
+            "{}: {median} a message, at most {longest}{memory} ({}×)",
             text::one_line(method),
             timing.count()
         );
@@ -279,6 +283,7 @@ fn as_json(report: &Report) -> Value {
         "notPlayed": report.not_played,
         "timings": report.timings.iter().map(|(method, timing)| json!({
             "method": method, "count": timing.count(),
+            "memoryGrowth": timing.growth(),
             "medianMicroseconds": micros(timing.median()), "longestMicroseconds": micros(timing.longest()),
         })).collect::<Vec<_>>(),
         "memory": report.memory,

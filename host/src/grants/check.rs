@@ -59,6 +59,9 @@ pub(crate) fn passed_on(
         return Checked::Fine;
     }
     match (original, changed) {
+        (Some(original), Some(changed)) if original.len().max(changed.len()) > MAX_SET_UP => {
+            Checked::Denied(format!("`{method}` is too large to be looked at"))
+        }
         (Some(original), Some(changed)) => setup(policy, servers, original, changed),
         _ => Checked::Denied(format!("`{method}` must keep its params")),
     }
@@ -132,6 +135,9 @@ pub(crate) fn unknown_session(session: &str) -> String {
 
 /// The set-up of a session of the proxy's own: agents take commands and more from what they find there.
 fn own_set_up(policy: &Policy, own: &OwnServers, params: &Text) -> Result<(), String> {
+    if params.len() > MAX_SET_UP {
+        return Err("the set-up of the session is too large to be looked at".into());
+    }
     const PLAIN: [&str; 4] = ["sessionId", "cwd", "additionalDirectories", "mcpServers"];
     let Some(fields) = params.decode::<Map<String, Value>>() else {
         return Err(NO_OBJECT.into());
@@ -159,6 +165,9 @@ fn own_set_up(policy: &Policy, own: &OwnServers, params: &Text) -> Result<(), St
     };
     all_own.then_some(()).ok_or_else(|| SERVERS.into())
 }
+
+/// Bytes of a session's set-up that is looked into; decoded it takes many times that.
+const MAX_SET_UP: usize = 4 * 1024 * 1024;
 
 const TWICE: &str = "`sessionId` is there twice";
 
