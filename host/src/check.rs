@@ -37,6 +37,8 @@ pub struct Options<'a> {
     pub configuration: &'a str,
     /// What it is granted beyond the ordinary things that it asks for.
     pub grants: &'a [Grant],
+    /// How long the script may take.
+    pub time: Duration,
     /// Its limits where they differ.
     pub limits: &'a Settings,
 }
@@ -104,7 +106,7 @@ pub async fn check(options: &Options<'_>) -> Result<Report, Fault> {
     };
     let times = Times {
         turn,
-        end: Instant::now() + TRIAL_TIME,
+        end: Instant::now() + options.time,
     };
     let mut cage = Cage::new(loaded, configuration, instance, registration, on_failure, times);
     for part in script::PARTS {

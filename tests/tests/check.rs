@@ -7,7 +7,12 @@ use serde_json::Value;
 use std::path::Path;
 
 fn check(options: &[&str], file: &Path) -> Outcome {
-    run(&[&["check"], options, &[file.to_str().expect("paths are UTF-8")]].concat())
+    run(&[
+        &["check", "--time", "600"],
+        options,
+        &[file.to_str().expect("paths are UTF-8")],
+    ]
+    .concat())
 }
 
 fn report(options: &[&str], file: &Path) -> (Value, Option<i32>) {

@@ -44,6 +44,9 @@ pub(super) struct Arguments {
     /// A limit that differs, such as memory='16 MiB' or cpu='100 ms'
     #[arg(long = "limit", value_name = "NAME=VALUE", value_parser = limit)]
     limits: Vec<(Limit, u64)>,
+    /// How long all of it may take [default: 60]
+    #[arg(long, value_name = "SECONDS")]
+    time: Option<u64>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -68,6 +71,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
             file: &arguments.file,
             configuration: &configuration,
             grants: &arguments.grants,
+            time: arguments.time.map_or(check::TRIAL_TIME, Duration::from_secs),
             limits: &settings,
         })
         .await
@@ -175,8 +179,7 @@ fn faults(report: &Report) -> Vec<String> {
         .iter()
         .map(|(part, times)| format!("{part}: {times} requests have no answer; this is a fault of Consort"));
     let parts = report.not_played.join(", ");
-    let seconds = check::TRIAL_TIME.as_secs();
-    let not_played = (!parts.is_empty()).then(|| format!("after {seconds} s there was no time left for: {parts}"));
+    let not_played = (!parts.is_empty()).then(|| format!("there was no time left for: {parts}; --time gives it more"));
     faults.chain(unanswered).chain(not_played).collect()
 }
 
