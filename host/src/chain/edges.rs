@@ -158,6 +158,9 @@ impl Router {
             );
             return self.refuse(edge, id, &method, -32603, &reason);
         }
+        if edge == Edge::Client && is_setup(&method) {
+            self.disown_servers(params.as_ref());
+        }
         let direction = edge.inward();
         let lane = self.lane_of(&method, params.as_ref());
         let directory = (edge == Edge::Client)

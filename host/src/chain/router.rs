@@ -11,7 +11,7 @@ use crate::log::ProxyLog;
 use crate::message::{OnFailure, Outcome, Registration};
 use crate::saved_state;
 use crate::tap::OptionalTap;
-use crate::wire::envelope::{Id, Incoming};
+use crate::wire::envelope::{Id, Incoming, error_text};
 use crate::wire::output::Output;
 use crate::wire::scan;
 use crate::wire::text::Text;
@@ -117,6 +117,12 @@ pub(super) struct End {
 /// What the lane of an MCP server begins with, in the place of a session's name.
 pub(super) const SERVER: &str = "\0mcp\0";
 
+/// MCP connections whose owners are remembered.
+const MAX_CONNECTIONS: usize = 10_000;
+
+/// Bytes of the list of a session's servers that is looked into.
+const MAX_SERVERS: usize = 4 * 1024 * 1024;
+
 /// How far the connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -162,6 +168,8 @@ pub struct Router {
     pub(super) overfull: Vec<usize>,
     /// Holds that ended, to be followed up when the message at hand has found its place.
     pub(super) releases: VecDeque<(usize, Hold)>,
+    /// Whose the MCP connections are that answers told of.
+    connections: HashMap<String, Position>,
     pub(super) tap: OptionalTap,
     /// The host's answers wait until something was written.
     pub(super) choked: bool,
@@ -211,6 +219,7 @@ impl Router {
             effects: VecDeque::new(),
             overfull: Vec::new(),
             releases: VecDeque::new(),
+            connections: HashMap::new(),
             tap,
             choked: false,
             notices: false,
@@ -395,6 +404,56 @@ impl Router {
         }
     }
 
+    /// A connection is whose answer first told of it. A proxy that may speak for its own servers only cannot take another one over.
+    fn claim_connection(&mut self, outcome: Outcome, from: Position) -> Outcome {
+        let connection = outcome
+            .as_ref()
+            .ok()
+            .and_then(|result| scan::string_member(result, "connectionId"));
+        let (Some(connection), Ok(result)) = (connection, &outcome) else {
+            return outcome;
+        };
+        let servers = match from {
+            Position::Proxy(index) => self.proxies[index].servers.clone(),
+            Position::Edge(_) => None,
+        };
+        let taken = self.connections.get(&connection).is_some_and(|owner| *owner != from);
+        match servers {
+            Some(_) if taken => {
+                let connection = crate::log::named(&connection);
+                let reason =
+                    format!("the MCP connection `{connection}` is somebody else's; a proxy has to choose another id");
+                return Err(error_text(-32603, &reason, None));
+            }
+            Some(servers) => servers.connected(result),
+            None => {}
+        }
+        if self.connections.len() < MAX_CONNECTIONS {
+            self.connections.entry(connection).or_insert(from);
+        }
+        outcome
+    }
+
+    /// MCP servers that the client brings are not a proxy's, whatever it has called its own.
+    pub(super) fn disown_servers(&self, params: Option<&Text>) {
+        let servers = params.and_then(|params| Some(params.slice(scan::find(params, "/mcpServers")?)));
+        let Some(servers) = servers.filter(|servers| servers.len() <= MAX_SERVERS) else {
+            return;
+        };
+        let entries: Vec<serde_json::Value> = servers.decode().unwrap_or_default();
+        for name in entries
+            .iter()
+            .flat_map(|entry| ["id", "serverId", "acpId"].map(|key| entry[key].as_str()))
+        {
+            let Some(name) = name else { continue };
+            for proxy in &self.proxies {
+                if let Some(own) = &proxy.servers {
+                    own.remove(name);
+                }
+            }
+        }
+    }
+
     /// Makes an answer, once.
     pub(super) fn begin_answer(&mut self, call: CallId, outcome: Outcome, from: Position) -> Option<Parcel> {
         let record = self.calls.get_mut(&call)?;
@@ -424,6 +483,10 @@ impl Router {
             // What follows in the new session must not overtake the news of it.
             lane = Lane::Session(self.sessions.name(session));
         }
+        let outcome = match &*method {
+            "mcp/connect" => self.claim_connection(outcome, from),
+            _ => outcome,
+        };
         if &*method == "mcp/connect"
             && let Ok(result) = &outcome
         {

@@ -1,7 +1,7 @@
 //! Reading a file for a proxy, inside of a session's directory and nowhere else.
 
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Component, Path};
 
 /// Reads at most `max_bytes` of a file below `directory`; says whether there was more. Blocks.
 pub(super) fn read(directory: &Path, path: &str, max_bytes: u64) -> std::io::Result<(Vec<u8>, bool)> {
@@ -9,6 +9,14 @@ pub(super) fn read(directory: &Path, path: &str, max_bytes: u64) -> std::io::Res
     // Asked before opening: opening a pipe would wait for its other end.
     if !directory.metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is not a file"));
+    }
+    let hidden = |path: &Path| {
+        path.components()
+            .any(|part| part.as_os_str().to_string_lossy().starts_with('.') && part != Component::CurDir)
+    };
+    // What begins with a dot is granted by its own name only, not through a link with another one.
+    if !hidden(Path::new(path)) && hidden(&directory.canonicalize(path)?) {
+        return Err(std::io::Error::other("it is a link to what begins with a dot"));
     }
     let mut bytes = Vec::new();
     directory
@@ -37,6 +45,12 @@ mod tests {
         assert_eq!(read(&inner, "plain", 4).unwrap(), (b"1234".to_vec(), true));
         assert!(read(&inner, "link", 10).is_err());
         assert!(read(&inner, ".", 10).is_err());
+        std::fs::write(inner.join(".env"), "secret").unwrap();
+        std::os::unix::fs::symlink(".env", inner.join("harmless")).unwrap();
+        std::os::unix::fs::symlink("plain", inner.join("alias")).unwrap();
+        assert!(read(&inner, "harmless", 10).is_err());
+        assert_eq!(read(&inner, ".env", 10).unwrap().0, b"secret");
+        assert_eq!(read(&inner, "./alias", 10).unwrap().0, b"12345");
         let missing = read(&inner, "none", 10).unwrap_err();
         assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
         std::fs::remove_dir_all(folder).unwrap();

@@ -231,7 +231,7 @@ fn servers(params: &Text) -> Vec<Box<RawValue>> {
 
 /// The names by which an entry's server can be told from others.
 fn names(entry: &Map<String, Value>) -> impl Iterator<Item = &str> {
-    ["id", "serverId", "acpId"]
+    ["id", "serverId", "acpId", "name"]
         .into_iter()
         .filter_map(|key| entry.get(key)?.as_str())
 }
@@ -255,7 +255,12 @@ fn own_server(policy: &Policy, own: &OwnServers, others: &[Box<RawValue>], serve
             return None;
         }
     }
-    let remembered = names(&plain).all(|name| own.add(name));
+    let ids = || {
+        ["id", "serverId", "acpId"]
+            .into_iter()
+            .filter_map(|key| plain.get(key)?.as_str())
+    };
+    let remembered = ids().next().is_some_and(|id| !id.is_empty()) && ids().all(|id| own.add(id));
     remembered.then(|| serde_json::value::to_raw_value(&plain).ok())?
 }
 
@@ -269,10 +274,13 @@ fn setup(policy: &Policy, own: &OwnServers, original: &Text, changed: &Text) -> 
     };
     let before = servers(original);
     let mut left_out = false;
-    let mut kept = Vec::new();
+    // Those of others stay, each once and in their order; new ones come behind them.
+    let mut kept = before.clone();
     for server in servers(changed) {
-        let known = before.iter().any(|known| known.get() == server.get());
-        match known || policy.any_servers {
+        if before.iter().any(|known| known.get() == server.get()) {
+            continue;
+        }
+        match policy.any_servers {
             true => kept.push(server),
             false => match own_server(policy, own, &before, &server) {
                 Some(own) => kept.push(own),

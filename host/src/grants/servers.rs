@@ -26,6 +26,11 @@ impl OwnServers {
         true
     }
 
+    /// Somebody else brings a server of this name: it is not the proxy's any more.
+    pub(crate) fn remove(&self, name: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
     /// The proxy has answered who wants to speak to a server of its: what is said over this connection concerns it.
     pub(crate) fn connected(&self, result: &Text) {
         if let Some(connection) = scan::string_member(result, "connectionId") {

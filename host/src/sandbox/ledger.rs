@@ -394,9 +394,6 @@ impl Ledger {
             return Err(reason);
         }
         let (Ok(after) | Err(after)) = outcome;
-        if let ("mcp/connect", Ok(result)) = (&**method, outcome) {
-            self.record.servers.connected(result);
-        }
         let change = || Change {
             source,
             method: method.clone(),

@@ -1,8 +1,10 @@
 //! What MCP servers say over ACP stays in order, and nobody's call waits for another one's.
 
 use crate::chain::bench::{Bench, answer, everything, ok, pass, request};
+use crate::grants::OwnServers;
 use crate::message::Peer;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 fn note(server: &str, number: u64) -> Value {
     json!({"method": "mcp/message", "params": {"connectionId": server, "method": "progress", "params": {"n": number}}})
@@ -78,4 +80,41 @@ fn nothing_is_said_over_a_connection_before_it_is_there_or_after_its_end() {
     bench.client(json!({"id": 2, "method": "mcp/disconnect", "params": {"connectionId": "c"}}));
     let seen = bench.at_agent();
     assert_eq!((seen.len(), &seen[0]["id"]), (1, &json!(1)), "{seen:?}");
+}
+
+#[test]
+fn a_connection_of_somebody_else_s_is_not_taken_over() {
+    let mut bench = Bench::new(vec![everything()]);
+    let own = Arc::new(OwnServers::default());
+    own.add("mine");
+    own.add("stolen");
+    bench.router.proxies[0].servers = Some(own.clone());
+    // The client brings a server that the proxy has called its own before.
+    let set_up = json!({"cwd": "/", "mcpServers": [{"type": "acp", "name": "s", "id": "stolen"}]});
+    bench.client(json!({"id": 1, "method": "session/new", "params": set_up}));
+    bench.pass_all();
+    bench.agent(json!({"id": 1, "method": "mcp/connect", "params": {"serverId": "stolen"}}));
+    let asked = bench.at_client();
+    assert_eq!(asked.len(), 1, "it goes to the client");
+    bench.client(json!({"id": asked[0]["id"], "result": {"connectionId": "c"}}));
+    bench.at_agent();
+    bench.agent(json!({"id": 2, "method": "mcp/connect", "params": {"serverId": "mine"}}));
+    let (index, turn) = bench.turn();
+    bench.done(
+        index,
+        vec![answer(Peer::Agent, turn.ticket, ok(json!({"connectionId": "c"})))],
+    );
+    let lines = bench.at_agent();
+    assert_eq!(lines[0]["error"]["code"], -32603, "{lines:?}");
+    bench.agent(json!({"id": 3, "method": "mcp/message", "params": {"connectionId": "c", "method": "x"}}));
+    assert_eq!(bench.at_client().len(), 1, "what is said over it is the client's");
+    bench.agent(json!({"id": 4, "method": "mcp/connect", "params": {"serverId": "mine"}}));
+    let (index, turn) = bench.turn();
+    bench.done(
+        index,
+        vec![answer(Peer::Agent, turn.ticket, ok(json!({"connectionId": "d"})))],
+    );
+    assert_eq!(bench.at_agent()[0]["result"]["connectionId"], "d");
+    bench.agent(json!({"id": 5, "method": "mcp/message", "params": {"connectionId": "d", "method": "x"}}));
+    assert!(bench.router.next_turn().is_some());
 }
