@@ -122,3 +122,15 @@ fn what_cannot_be_tried_is_told_in_a_sentence() {
         assert!(outcome.error.contains(words), "{words}: {}", outcome.error);
     }
 }
+
+#[test]
+fn a_proxy_that_does_nothing_about_messages_has_a_fault_and_consort_has_none() {
+    let config = r#"{"seed": 1, "mark": "a", "rate": 1000, "kinds": ["hold"]}"#;
+    let (report, status) = report(&["--proxy-config", config], &guest("chaotic"));
+    let faults = report["faults"].as_array().expect("they are a list");
+    assert!(faults.iter().any(|fault| fault["class"] == "timeout"), "{faults:?}");
+    assert!(faults.iter().all(|fault| fault["class"] != "host"), "{faults:?}");
+    assert_eq!(status, Some(1));
+    let outcome = check(&["--proxy-config", config], &guest("chaotic"));
+    assert!(!outcome.output.contains("a fault of Consort"), "{}", outcome.output);
+}

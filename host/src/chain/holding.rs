@@ -29,6 +29,11 @@ const LONGEST_WAIT: Duration = Duration::from_millis(1_250);
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 
 impl Router {
+    /// Messages that proxies have kept for too long.
+    pub fn holds_ended(&self) -> u64 {
+        self.holds_ended
+    }
+
     /// A proxy keeps a message: there will be a look at it.
     pub(super) fn watch_holding(&mut self) {
         if self.next_look.is_none() {
@@ -193,6 +198,7 @@ impl Router {
         }
         let sessions: Vec<_> = self.proxies[index].session_of(ticket).into_iter().collect();
         self.notice_incident(index, &sessions, &fault);
+        self.holds_ended += 1;
         self.audit.held(&self.proxies[index].name, &method, &fault.cause);
         let error = self.fault_text(index, &fault, &sentence);
         match is_initialize(&method) && self.proxies[index].on_failure == OnFailure::Bypass {

@@ -168,6 +168,8 @@ pub struct Router {
     pub(super) overfull: Vec<usize>,
     /// Holds that ended, to be followed up when the message at hand has found its place.
     pub(super) releases: VecDeque<(usize, Hold)>,
+    /// Messages that proxies have kept for too long.
+    pub(super) holds_ended: u64,
     /// Whose the MCP connections are that answers told of.
     connections: HashMap<String, Position>,
     pub(super) tap: OptionalTap,
@@ -219,6 +221,7 @@ impl Router {
             effects: VecDeque::new(),
             overfull: Vec::new(),
             releases: VecDeque::new(),
+            holds_ended: 0,
             connections: HashMap::new(),
             tap,
             choked: false,

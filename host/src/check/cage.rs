@@ -21,6 +21,14 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Messages that may wait for each other while the proxy does nothing about them.
+const MAX_HOLDS: usize = 1_000;
+
+/// A time for a person.
+fn shown(time: Duration) -> String {
+    Limit::HoldTime.shown(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// Turns and sleeps in answer to one line; who wants more goes round in circles.
 const MAX_STEPS: usize = 20_000;
 
@@ -85,6 +93,8 @@ pub(super) struct Cage {
     waiting: Vec<Value>,
     /// The ids of requests of either side that have no answer.
     open: [HashSet<String>; 2],
+    /// Messages that were taken from the proxy, as far as that was told.
+    holds_ended: u64,
     /// How far the clock was turned on.
     ahead: Duration,
     lines: VecDeque<(Side, Bytes)>,
@@ -129,6 +139,7 @@ impl Cage {
             state: HashMap::new(),
             waiting: Vec::new(),
             open: Default::default(),
+            holds_ended: 0,
             ahead: Duration::ZERO,
             lines: VecDeque::new(),
         }
@@ -155,13 +166,23 @@ impl Cage {
         }
         // What is held is given up after a while, as it would be in real life.
         let hold = self.loaded.limits.time(Limit::HoldTime);
-        for _ in 0..8 {
+        // One by one, if they wait for each other.
+        for _ in 0..MAX_HOLDS {
             if self.open.iter().all(HashSet::is_empty) {
                 break;
             }
             self.ahead += hold;
             self.router.timer(Instant::now() + self.ahead);
             self.settle().await;
+        }
+        let held = self.router.holds_ended() - self.holds_ended;
+        if held > 0 {
+            self.holds_ended += held;
+            let cause = format!(
+                "it did nothing about {held} messages, which were taken from it after {}",
+                shown(hold)
+            );
+            self.failed(Fault::new(Class::Timeout, Phase::Receive, cause));
         }
         if self.is_over() {
             return;
