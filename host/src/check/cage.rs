@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Messages that may wait for each other while the proxy does nothing about them.
-const MAX_HOLDS: usize = 1_000;
+const MAX_HOLDS: usize = 5_000;
 
 /// A time for a person.
 fn shown(time: Duration) -> String {
