@@ -6,22 +6,19 @@ mod cage;
 mod script;
 mod tally;
 
-use crate::connection::{DEFAULT_MAX_LINE, contained};
+use crate::connection::{COMPILE_TIME, DEFAULT_MAX_LINE, Started, agree, loaded_until, unprotecting};
 use crate::fault::{Class, Fault, Phase};
-use crate::grants::{Grant, Policy};
-use crate::limits::{Limit, Limits, Settings};
+use crate::grants::Grant;
+use crate::limits::{Limit, Settings};
 use crate::manifest::Manifest;
-use crate::message::{Denial, Interest, OnFailure, Peer};
-use crate::sandbox::{Instance, Loaded, Prepared, Sandbox};
-use crate::wire::text::Text;
+use crate::message::{Interest, OnFailure};
+use crate::sandbox::{Loaded, Prepared, Sandbox};
+pub use cage::Trial;
 use cage::{Cage, Times};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 pub use tally::{Did, Timing};
-
-/// How long compiling may take, as in a chain.
-const COMPILE_TIME: Duration = Duration::from_secs(120);
 
 /// How long the script may take to be played.
 pub const TRIAL_TIME: Duration = Duration::from_secs(60);
@@ -57,22 +54,8 @@ pub struct Report {
     pub grants: Vec<Grant>,
     /// What is left of its interests.
     pub interests: Vec<Interest>,
-    /// What it did, in no order.
-    pub did: Vec<Did>,
-    /// How many messages it changed, by where they came from and their method.
-    pub changed: Vec<(Peer, Arc<str>, u64)>,
-    /// What it was denied, each once, with how often.
-    pub denials: Vec<(Denial, u64)>,
-    /// Its faults, each with the part of the script in which it came.
-    pub faults: Vec<(&'static str, Fault)>,
-    /// Requests that it did nothing about, by the part of the script.
-    pub unanswered: Vec<(&'static str, u64)>,
-    /// The parts of the script that were not played to their end when the time for it was over.
-    pub not_played: Vec<&'static str>,
-    /// How long its turns took, by method.
-    pub timings: Vec<(String, Timing)>,
-    /// The most memory in bytes that an instance had.
-    pub memory: u64,
+    /// What it did and what came of it.
+    pub trial: Trial,
 }
 
 /// Tries a component. Must run on tokio's multi-thread runtime.
@@ -84,37 +67,30 @@ pub async fn check(options: &Options<'_>) -> Result<Report, Fault> {
     let prepared = load(options.file).await?;
     let (manifest, sha256, compiled) = (prepared.manifest.clone(), prepared.sha256.clone(), prepared.compiled);
     let own = manifest.as_ref().map(|(manifest, _)| manifest);
-    let wishes = own.and_then(|manifest| manifest.wishes.as_ref());
-    let wishes: Option<Vec<Grant>> = wishes.map(|wishes| wishes.iter().map(|(grant, _)| grant.clone()).collect());
-    let policy = Arc::new(Policy::agreed(wishes.as_deref(), options.grants));
-    let mut limits = Limits::agreed(own.map_or(&[], |manifest| &manifest.limits), options.limits);
-    let message = limits.get(Limit::MessageSize).min(DEFAULT_MAX_LINE as u64);
-    limits.set(Limit::MessageSize, message);
+    let (policy, limits) = agree(own, options.grants, options.limits, DEFAULT_MAX_LINE);
     let on_failure = own.and_then(|manifest| manifest.on_failure).unwrap_or_default();
-    let loaded = Arc::new(Loaded::new(Arc::new(prepared), "proxy", limits, policy.clone(), false));
-    let configuration = Text::parse(options.configuration, usize::MAX)
-        .map_err(|reason| Fault::new(Class::Load, Phase::Start, format!("its configuration is {reason}")))?;
+    let loaded = Loaded::new(Arc::new(prepared), "proxy", limits, policy.clone(), false);
     let begun = Instant::now();
-    let (instance, registration) = contained(Phase::Start, Instance::start(&loaded, configuration.clone())).await?;
+    let proxy = Started::new(loaded, options.configuration, on_failure).await?;
     let started = begun.elapsed();
-    let interests = registration.interests.clone();
-    let missing = registration.missing.clone();
+    let interests = proxy.registration.interests.clone();
+    let missing = proxy.registration.missing.clone();
     let is_set = |limit: &(Limit, u64)| matches!(limit.0, Limit::Time | Limit::Cpu);
     let turn = match options.limits.iter().any(is_set) {
-        true => limits.time(Limit::Time),
-        false => limits.time(Limit::Time).min(TURN_TIME),
+        true => proxy.loaded.limits.time(Limit::Time),
+        false => proxy.loaded.limits.time(Limit::Time).min(TURN_TIME),
     };
     let times = Times {
         turn,
         end: Instant::now() + options.time,
     };
-    let mut cage = Cage::new(loaded, configuration, instance, registration, on_failure, times);
+    let mut cage = Cage::new(proxy, times);
     for part in script::PARTS {
         cage.play(part).await;
     }
     let mut trial = cage.end();
     if on_failure == OnFailure::Closed
-        && let Some(cause) = crate::connection::unprotecting(&missing)
+        && let Some(cause) = unprotecting(&missing)
     {
         trial.faults.insert(
             0,
@@ -128,20 +104,14 @@ pub async fn check(options: &Options<'_>) -> Result<Report, Fault> {
         started,
         grants: policy.grants().to_vec(),
         interests,
-        did: trial.did,
-        changed: trial.changed,
-        denials: trial.denials,
-        faults: trial.faults,
-        unanswered: trial.unanswered,
-        not_played: trial.not_played,
-        timings: trial.timings,
-        memory: trial.memory,
+        trial,
     })
 }
 
-/// Compiles a component. wasmtime cannot be interrupted meanwhile: what is not done in time ends with the process.
+/// Compiles a component, in the time that a chain gives it.
 async fn load(file: &Path) -> Result<Prepared, Fault> {
     let path = file.to_owned();
+    let until = tokio::time::Instant::now() + COMPILE_TIME;
     let load = tokio::task::spawn_blocking(move || {
         let sandbox = Sandbox::new(None).map_err(|error| {
             let cause = format!("WebAssembly cannot run on this machine: {error:#}");
@@ -149,13 +119,5 @@ async fn load(file: &Path) -> Result<Prepared, Fault> {
         })?;
         sandbox.load(&path)
     });
-    match tokio::time::timeout(COMPILE_TIME, load).await {
-        Ok(Ok(loaded)) => loaded,
-        Ok(Err(error)) => Err(Fault::new(Class::Host, Phase::Load, error.to_string())),
-        Err(_) => {
-            let seconds = COMPILE_TIME.as_secs();
-            let cause = format!("{} could not be compiled within {seconds} seconds", file.display());
-            Err(Fault::new(Class::Load, Phase::Load, cause))
-        }
-    }
+    loaded_until(until, file, load).await
 }

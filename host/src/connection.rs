@@ -21,7 +21,7 @@ use crate::message::OnFailure;
 use crate::tap::OptionalTap;
 use anyhow::Context as _;
 pub(crate) use contained::contained;
-pub(crate) use load::unprotecting;
+pub(crate) use load::{COMPILE_TIME, Started, agree, loaded_until, setup, unprotecting};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;

@@ -7,8 +7,17 @@ use std::path::{Path, PathBuf};
 /// The folder for what outlives a run and is no configuration: `$XDG_STATE_HOME/consort`, or `~/.local/state/consort`. None where
 /// neither is set.
 pub fn state() -> Option<PathBuf> {
+    folder("XDG_STATE_HOME", ".local/state")
+}
+
+/// The folder for what can be made anew: `$XDG_CACHE_HOME/consort`, or `~/.cache/consort`. None where neither is set.
+pub fn cache() -> Option<PathBuf> {
+    folder("XDG_CACHE_HOME", ".cache")
+}
+
+fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+    let base = absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home)))?;
     Some(base.join("consort"))
 }
 

@@ -8,10 +8,10 @@ mod policy;
 mod profile;
 mod servers;
 
-pub(crate) use check::{Checked, originated, passed_on, unknown_session};
+pub(crate) use check::{Checked, is_setup, originated, passed_on, unknown_session};
 pub use grant::{FileGrant, Grant};
 pub use pattern::Pattern;
 pub use policy::{DirectoryGrant, Policy};
 pub use profile::{Profile, Right};
 pub use servers::OwnServers;
-pub(crate) use servers::is_mcp;
+pub(crate) use servers::{ids_of, is_mcp};

@@ -20,6 +20,7 @@ pub mod limits;
 pub mod log;
 pub mod manifest;
 pub mod message;
+mod private_file;
 pub mod sandbox;
 pub mod saved_state;
 pub mod tap;

@@ -148,11 +148,6 @@ impl Limit {
         self.row().unit
     }
 
-    /// What a user may set.
-    pub fn allowed(self) -> RangeInclusive<u64> {
-        self.row().allowed
-    }
-
     /// The one with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|limit| limit.name() == name)
@@ -194,8 +189,7 @@ impl Limit {
     pub fn shown(self, value: u64) -> String {
         match self.unit() {
             Unit::Bytes => units::shown(value),
-            Unit::Time if value.is_multiple_of(SECOND) => format!("{} s", value / SECOND),
-            Unit::Time => format!("{value} ms"),
+            Unit::Time => units::time(Duration::from_millis(value)),
             Unit::Count => value.to_string(),
         }
     }

@@ -1,6 +1,7 @@
 //! What goes between the chain and a proxy: messages, turns, and what became of them. Plain data that both sides of the
 //! sandbox share; it mirrors `wit/` and knows neither WebAssembly nor routing.
 
+use crate::wire::scan;
 use crate::wire::text::Text;
 use std::sync::Arc;
 
@@ -243,4 +244,10 @@ pub struct Interest {
     pub method: String,
     /// Looking on or taking part.
     pub how: How,
+}
+
+/// The `requestId` of a `$/cancel_request`, if it is a number that Consort or a proxy gave out.
+pub(crate) fn cancelled_number(params: &Text) -> Option<u64> {
+    let range = scan::find(params, "/requestId")?;
+    params.slice(range).decode()
 }

@@ -9,7 +9,6 @@ use crate::tap::{Hop, Tap};
 use anyhow::Context;
 use event::Event;
 use file::TraceFile;
-pub(crate) use file::is_standard_output;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,5 +1,7 @@
 //! Sizes and times as people write them.
 
+use std::time::Duration;
+
 /// A size such as `16 MiB`, `16MiB`, `512 KiB` or `1 GiB`.
 pub fn bytes(text: &str) -> Option<u64> {
     let text = text.trim();
@@ -37,6 +39,14 @@ pub fn milliseconds(text: &str) -> Option<u64> {
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// A time for a person, in seconds if it is a whole number of them.
+pub fn time(time: Duration) -> String {
+    match time.subsec_millis() {
+        0 => format!("{} s", time.as_secs()),
+        _ => format!("{} ms", time.as_millis()),
+    }
 }
 
 #[cfg(test)]

@@ -30,6 +30,14 @@ pub fn chunk(text: &str) -> Value {
 
 /// Takes a client and its agent through `initialize` and `session/new`, and returns the agent.
 pub fn begin(client: &mut Client, listener: &AgentListener) -> Agent {
+    let (mut agent, new) = set_up(client, listener);
+    agent.answer(&new, &json!({"sessionId": SESSION}));
+    assert_eq!(client.expect()["id"], "new");
+    agent
+}
+
+/// Takes a client and its agent through `initialize`, and returns the agent and the `session/new` that it got.
+pub fn set_up(client: &mut Client, listener: &AgentListener) -> (Agent, Value) {
     client.send_json(&request("init", "initialize", &json!({"protocolVersion": 1})));
     let mut agent = listener.accept();
     let initialize = agent.expect();
@@ -39,7 +47,16 @@ pub fn begin(client: &mut Client, listener: &AgentListener) -> Agent {
     client.send_json(&request("new", "session/new", &json!({"cwd": "/", "mcpServers": []})));
     let new = agent.expect();
     assert_eq!(new["method"], "session/new");
-    agent.answer(&new, &json!({"sessionId": SESSION}));
-    assert_eq!(client.expect()["id"], "new");
-    agent
+    (agent, new)
+}
+
+/// Sends a hundred updates in another session, and sees each of them come through an `arrow` before the next one is sent.
+pub fn updates_pass_elsewhere(client: &mut Client, agent: &mut Agent) {
+    for number in 0..100 {
+        let mut update = chunk(&number.to_string());
+        update["params"]["sessionId"] = json!("other");
+        agent.send_json(&update);
+        let seen = client.expect();
+        assert_eq!(seen["params"]["update"]["content"]["text"], format!(">{number}"));
+    }
 }

@@ -215,7 +215,7 @@ fn links_lead_nowhere_else() {
     symlink("../secret", data.join("link")).expect("a link can be made");
     symlink(folder.path().join("secret"), data.join("absolute")).expect("a link can be made");
     symlink("..", data.join("up")).expect("a link can be made");
-    symlink("/", data.join("root")).expect("a link can be made");
+    symlink("/", data.join("top")).expect("a link can be made");
     symlink("inner/deep", data.join("good")).expect("a link can be made");
     // Of a hard link nobody can tell that the file has another name elsewhere: what the user puts in, is in.
     fs::hard_link(folder.path().join("secret"), data.join("hard")).expect("a link can be made");
@@ -224,7 +224,7 @@ fn links_lead_nowhere_else() {
         file(&["read", "/data/absolute"]),
         file(&["read", "/data/up/secret"]),
         file(&["list", "/data/up"]),
-        file(&["read", "/data/root/etc/passwd"]),
+        file(&["read", "/data/top/etc/passwd"]),
         file(&["write", "/data/link", "x"]),
         file(&["truncate", "/data/up/secret"]),
         file(&["remove", "/data/up/secret"]),

@@ -3,7 +3,7 @@
 
 use consort_tests::Directory;
 use consort_tests::intruder::{Run, Stage, ask, edited, on, pass, script, send};
-use consort_tests::session::{SESSION, chunk, notification, prompt, request};
+use consort_tests::session::{SESSION, chunk, notification, prompt, request, set_up};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -117,13 +117,7 @@ fn a_session_that_it_may_set_up_gets_no_server_by_another_spelling() {
         let rule = on("session/new", json!([way]));
         let stage = Stage::of(&script(&["client session/new"], &[rule]), "session-setup");
         let (mut client, listener, _home) = stage.fresh();
-        client.send_json(&request(1, "initialize", &json!({"protocolVersion": 1})));
-        let mut agent = listener.accept();
-        let initialize = agent.expect();
-        agent.answer(&initialize, &json!({"protocolVersion": 1, "agentCapabilities": {}}));
-        client.expect();
-        client.send_json(&request(2, "session/new", &json!({"cwd": "/", "mcpServers": []})));
-        let new = agent.expect();
+        let (_agent, new) = set_up(&mut client, &listener);
         assert!(!new.to_string().contains("/bin/sh"), "{way}: {new}");
     }
 }
@@ -148,13 +142,7 @@ fn a_connection_to_another_server_is_not_claimed() {
     ];
     let (mut client, listener, _home) =
         Stage::of(&script(&["client session/new", "agent mcp/*"], &rules), "offer-tools").fresh();
-    client.send_json(&request(1, "initialize", &json!({"protocolVersion": 1})));
-    let mut agent = listener.accept();
-    let initialize = agent.expect();
-    agent.answer(&initialize, &json!({"protocolVersion": 1, "agentCapabilities": {}}));
-    client.expect();
-    client.send_json(&request(2, "session/new", &json!({"cwd": "/", "mcpServers": []})));
-    let new = agent.expect();
+    let (mut agent, new) = set_up(&mut client, &listener);
     assert_eq!(new["params"]["mcpServers"], server);
     agent.answer(&new, &json!({"sessionId": SESSION}));
     client.expect();

@@ -1,7 +1,7 @@
 //! The file, which several processes may write at the same time: a line is one write at the end of it, and when it is full it becomes
 //! `FILE.1`. So it takes two files of bounded size, and nobody's line is torn.
 
-use crate::trace::is_standard_output;
+use crate::private_file::{MODE, is_standard_output, old};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -9,9 +9,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// Only the user reads and writes it.
-const MODE: u32 = 0o600;
 
 /// Bytes of one file.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -185,13 +182,6 @@ fn lock(file: &File) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-/// Where a file goes that is full.
-fn old(path: &Path) -> PathBuf {
-    let mut old = path.to_owned().into_os_string();
-    old.push(".1");
-    old.into()
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use super::router::Router;
 use crate::fault::Fault;
 use crate::message::{
     Message, Notification, Outcome, Peer, Receipt, Request, RequestId, Response, Sent, Ticket, TurnResult,
+    cancelled_number,
 };
 use crate::wire::envelope::error_text;
-use crate::wire::scan;
 use std::sync::Arc;
 
 /// JSON-RPC code of a request that was given up.
@@ -294,12 +294,6 @@ impl Router {
             self.deliver_host_response(index, own, outcome);
         }
     }
-}
-
-/// The `requestId` of a `$/cancel_request`, if it is a number that Consort or a proxy gave out.
-pub(super) fn cancelled_number(params: &crate::wire::text::Text) -> Option<u64> {
-    let range = scan::find(params, "/requestId")?;
-    params.slice(range).decode()
 }
 
 /// The method of `$/cancel_request`.

@@ -4,6 +4,7 @@ use super::conductor::{Role, proxy_method};
 use super::parcel::{Body, CallId, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::router::{BIRTH_WAIT, Effect, Phase, Router, is_birth, is_carrier};
 use super::status;
+use crate::grants::is_setup;
 use crate::message::Outcome;
 use crate::wire::envelope::{Id, Incoming, Malformed, error_text};
 use crate::wire::scan;
@@ -398,14 +399,7 @@ pub(super) fn refused(method: &str, first: &str) -> String {
     format!("`{method}` before `{first}`: send `{first}` first")
 }
 
-/// Methods that set a session up with a working directory.
-fn is_setup(method: &str) -> bool {
-    matches!(
-        method,
-        "session/new" | "session/load" | "session/resume" | "session/fork"
-    )
-}
-
+/// The working directory that a session is set up with.
 fn session_directory(method: &str, params: Option<&Text>) -> Option<Arc<PathBuf>> {
     if !is_setup(method) {
         return None;

@@ -2,13 +2,13 @@
 //! waits for its turn, and not while somebody else owes an answer to what was sent on its behalf.
 
 use super::lanes::Lanes;
-use super::parcel::Requester;
+use super::parcel::{Call, CallId, Requester};
 use super::proxy::{Inbound, Owned, OwnedWhat, Status, Target, What};
 use super::router::{Effect, Router};
 use crate::fault::{Class, Fault, Phase};
-use crate::limits::Limit;
 use crate::message::{OnFailure, Peer, Ticket};
-use std::collections::HashSet;
+use crate::units;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// The longest time that `initialize` may be held, whatever the proxy's limit is: editors give up after 20 s, and every proxy gets it.
@@ -128,12 +128,7 @@ impl Router {
         let proxy = &mut self.proxies[index];
         let mut late = Vec::new();
         for (ticket, owned) in &mut proxy.tickets {
-            let most = match &owned.what {
-                OwnedWhat::Request(call) if calls.get(call).is_some_and(|call| is_initialize(&call.method)) => {
-                    proxy.hold_time.min(INITIALIZE_TIME)
-                }
-                _ => proxy.hold_time,
-            };
+            let most = hold_time(proxy.hold_time, is_initialize(calls, &owned.what));
             match idle.contains(ticket) {
                 // The clock stands still, and goes on later.
                 false => owned.idle_at = None,
@@ -171,19 +166,14 @@ impl Router {
             OwnedWhat::Notification { method, .. } => Some(method.clone()),
         };
         let method = method.unwrap_or_default();
-        let most = match is_initialize(&method) {
-            true => proxy.hold_time.min(INITIALIZE_TIME),
-            false => proxy.hold_time,
-        };
-        let time = Limit::HoldTime.shown(u64::try_from(most.as_millis()).unwrap_or(u64::MAX));
+        let is_initialize = is_initialize(&self.calls, &owned.what);
+        let time = units::time(hold_time(proxy.hold_time, is_initialize));
         let shown = crate::log::printable(&method);
-        let cause = match is_initialize(&method) {
-            true => format!("it did nothing about `{shown}` for {time}, though nobody owed it an answer"),
-            false => format!(
-                "it did nothing about `{shown}` for {time}, though nobody owed it an answer; `limits.hold-time` in consort.toml \
-                 gives it more"
-            ),
+        let remedy = match is_initialize {
+            true => "",
+            false => "; `limits.hold-time` in consort.toml gives it more",
         };
+        let cause = format!("it did nothing about `{shown}` for {time}, though nobody owed it an answer{remedy}");
         let fault = Fault::new(Class::Timeout, Phase::Receive, cause);
         let sentence = fault.sentence(&proxy.name);
         let now = Instant::now();
@@ -201,7 +191,7 @@ impl Router {
         self.holds_ended += 1;
         self.audit.held(&self.proxies[index].name, &method, &fault.cause);
         let error = self.fault_text(index, &fault, &sentence);
-        match is_initialize(&method) && self.proxies[index].on_failure == OnFailure::Bypass {
+        match is_initialize && self.proxies[index].on_failure == OnFailure::Bypass {
             true => self.pass_initialize(index, ticket),
             false => self.give_up_ticket(index, ticket, &error),
         }
@@ -229,8 +219,20 @@ impl Router {
     }
 }
 
-fn is_initialize(method: &str) -> bool {
-    method == "initialize"
+/// How long a message may be held.
+fn hold_time(limit: Duration, is_initialize: bool) -> Duration {
+    match is_initialize {
+        true => limit.min(INITIALIZE_TIME),
+        false => limit,
+    }
+}
+
+/// Whether it is the request that everybody waits for.
+fn is_initialize(calls: &HashMap<CallId, Call>, what: &OwnedWhat) -> bool {
+    match what {
+        OwnedWhat::Request(call) => calls.get(call).is_some_and(|call| &*call.method == "initialize"),
+        OwnedWhat::Notification { .. } => false,
+    }
 }
 
 /// The message that waits, or that a response belongs to which waits.

@@ -1,10 +1,9 @@
 //! The peer `host`: what a proxy can ask of Consort itself. A new service is a new method here and nowhere else.
 
-use super::commit::cancelled_number;
 use super::proxy::Target;
 use super::router::{Effect, Router};
 use crate::log::named;
-use crate::message::{Message, Notification, Outcome, Request};
+use crate::message::{Message, Notification, Outcome, Request, cancelled_number};
 use crate::saved_state::{self, QUOTA};
 use crate::wire::envelope::error_text;
 use crate::wire::scan;

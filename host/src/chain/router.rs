@@ -6,7 +6,7 @@ use super::parcel::{Body, Call, CallId, Direction, Edge, Lane, Parcel, Position,
 use super::proxy::{Hold, ProxyState, Status};
 use super::sessions::Sessions;
 use crate::audit::Recorder;
-use crate::grants::OwnServers;
+use crate::grants::{OwnServers, ids_of};
 use crate::log::ProxyLog;
 use crate::message::{OnFailure, Outcome, Registration};
 use crate::saved_state;
@@ -119,9 +119,6 @@ pub(super) const SERVER: &str = "\0mcp\0";
 
 /// MCP connections whose owners are remembered.
 const MAX_CONNECTIONS: usize = 10_000;
-
-/// Bytes of the list of a session's servers that is looked into.
-const MAX_SERVERS: usize = 4 * 1024 * 1024;
 
 /// How far the connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -439,20 +436,9 @@ impl Router {
 
     /// MCP servers that the client brings are not a proxy's, whatever it has called its own.
     pub(super) fn disown_servers(&self, params: Option<&Text>) {
-        let servers = params.and_then(|params| Some(params.slice(scan::find(params, "/mcpServers")?)));
-        let Some(servers) = servers.filter(|servers| servers.len() <= MAX_SERVERS) else {
-            return;
-        };
-        let entries: Vec<serde_json::Value> = servers.decode().unwrap_or_default();
-        for name in entries
-            .iter()
-            .flat_map(|entry| ["id", "serverId", "acpId"].map(|key| entry[key].as_str()))
-        {
-            let Some(name) = name else { continue };
-            for proxy in &self.proxies {
-                if let Some(own) = &proxy.servers {
-                    own.remove(name);
-                }
+        for name in params.map(ids_of).unwrap_or_default() {
+            for servers in self.proxies.iter().filter_map(|proxy| proxy.servers.as_ref()) {
+                servers.remove(&name);
             }
         }
     }

@@ -99,7 +99,7 @@ impl Router {
             if let (Body::Response { method, outcome, .. }, Direction::Up) = (&parcel.body, parcel.direction)
                 && &**method == "initialize"
             {
-                self.remember_downstream(index, &outcome.clone());
+                self.remember_downstream(index, outcome);
             }
             self.copy_response(index, &parcel);
             return Some(parcel);

@@ -3,13 +3,14 @@
 
 use super::script::{self, Part, Say};
 use super::tally::{Did, Tally, Timing};
-use crate::chain::{Effect, ProxySetup, Role, Router, file_answer};
-use crate::connection::contained;
+use crate::chain::{Effect, Role, Router, file_answer};
+use crate::connection::{Started, contained, setup};
 use crate::fault::{Class, Fault, Phase};
 use crate::limits::Limit;
-use crate::message::{Denial, Message, OnFailure, Outcome, Peer, Registration, Turn};
+use crate::message::{Denial, Message, Outcome, Peer, Turn};
 use crate::sandbox::{Instance, Loaded};
 use crate::saved_state::Request as Saved;
+use crate::units;
 use crate::wire::envelope::{self, Incoming, error_text};
 use crate::wire::output::Output;
 use crate::wire::skim::Skim;
@@ -23,11 +24,6 @@ use std::time::{Duration, Instant};
 
 /// Messages that may wait for each other while the proxy does nothing about them.
 const MAX_HOLDS: usize = 5_000;
-
-/// A time for a person.
-fn shown(time: Duration) -> String {
-    Limit::HoldTime.shown(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
-}
 
 /// Turns and sleeps in answer to one line; who wants more goes round in circles.
 const MAX_STEPS: usize = 20_000;
@@ -64,16 +60,23 @@ enum Due {
 
 /// What was found out.
 #[derive(Default)]
-pub(super) struct Trial {
-    pub(super) did: Vec<Did>,
-    pub(super) changed: Vec<(Peer, Arc<str>, u64)>,
-    pub(super) denials: Vec<(Denial, u64)>,
-    pub(super) faults: Vec<(&'static str, Fault)>,
-    pub(super) unanswered: Vec<(&'static str, u64)>,
-    /// The parts that were not played to their end when the time was over.
-    pub(super) not_played: Vec<&'static str>,
-    pub(super) timings: Vec<(String, Timing)>,
-    pub(super) memory: u64,
+pub struct Trial {
+    /// What it did, in no order.
+    pub did: Vec<Did>,
+    /// How many messages it changed, by where they came from and their method.
+    pub changed: Vec<(Peer, Arc<str>, u64)>,
+    /// What it was denied, each once, with how often.
+    pub denials: Vec<(Denial, u64)>,
+    /// Its faults, each with the part of the script in which it came.
+    pub faults: Vec<(&'static str, Fault)>,
+    /// Requests that it did nothing about, by the part of the script.
+    pub unanswered: Vec<(&'static str, u64)>,
+    /// The parts of the script that were not played to their end when the time for it was over.
+    pub not_played: Vec<&'static str>,
+    /// How long its turns took, by method.
+    pub timings: Vec<(String, Timing)>,
+    /// The most memory in bytes that an instance had.
+    pub memory: u64,
 }
 
 pub(super) struct Cage {
@@ -107,24 +110,16 @@ enum Side {
 }
 
 impl Cage {
-    pub(super) fn new(
-        loaded: Arc<Loaded>,
-        configuration: Text,
-        instance: Instance,
-        registration: Registration,
-        on_failure: OnFailure,
-        times: Times,
-    ) -> Self {
-        let tally = Arc::new(Tally::default());
-        let setup = ProxySetup {
-            name: loaded.name.clone(),
-            log: loaded.log().clone(),
+    pub(super) fn new(started: Started, times: Times) -> Self {
+        let Started {
+            loaded,
+            configuration,
+            instance,
             registration,
             on_failure,
-            hold_time: loaded.limits.time(Limit::HoldTime),
-            state: loaded.limits.get(Limit::State),
-            servers: (!loaded.policy.hears_all_servers()).then(|| loaded.record.servers.clone()),
-        };
+        } = started;
+        let tally = Arc::new(Tally::default());
+        let setup = setup(&loaded, registration, on_failure);
         Self {
             router: Router::new(Role::Agent, vec![setup], Some(tally.clone())),
             loaded,
@@ -180,7 +175,7 @@ impl Cage {
             self.holds_ended += held;
             let cause = format!(
                 "it did nothing about {held} messages, which were taken from it after {}",
-                shown(hold)
+                units::time(hold)
             );
             self.failed(Fault::new(Class::Timeout, Phase::Receive, cause));
         }

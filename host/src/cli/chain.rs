@@ -298,16 +298,19 @@ fn grant(proxies: &mut [ProxyOptions], option: &str) -> anyhow::Result<()> {
 
 fn configure(proxies: &mut [ProxyOptions], option: &str) -> anyhow::Result<()> {
     let (proxy, value) = proxy_of(proxies, "--proxy-config", "NAME=JSON or NAME=@FILE", option)?;
-    let name = proxy.name.clone();
+    proxy.configuration = json_or_file(&format!("the configuration of proxy {:?}", proxy.name), value)?;
+    Ok(())
+}
+
+/// The JSON text that an option holds, or after `@` a file.
+pub(super) fn json_or_file(what: &str, value: &str) -> anyhow::Result<String> {
     let text = match value.strip_prefix('@') {
         Some(file) => fs::read_to_string(config::expand_home(file.into()))
-            .with_context(|| format!("cannot read the configuration of proxy {name:?}, {file}"))?,
+            .with_context(|| format!("cannot read {what}, {file}"))?,
         None => value.to_owned(),
     };
-    let json: &RawValue =
-        serde_json::from_str(&text).with_context(|| format!("the configuration of proxy {name:?} is not JSON"))?;
-    proxy.configuration = json.get().to_owned();
-    Ok(())
+    let json: &RawValue = serde_json::from_str(&text).with_context(|| format!("{what} is not JSON"))?;
+    Ok(json.get().to_owned())
 }
 
 #[cfg(test)]

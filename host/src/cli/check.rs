@@ -1,20 +1,18 @@
 //! `consort check`: a component tried out in a cage, and what came of it.
 
 use super::text::{self, Look, Paint};
-use super::{exit, run, wishes};
+use super::{chain, exit, run, wishes};
 use crate::check::{self, Did, Report, Timing};
 use crate::config;
 use crate::fault::Fault;
 use crate::grants::Grant;
 use crate::limits::{Limit, Settings};
 use crate::tap::{Kind, Place};
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::{Args, ValueHint};
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,7 +31,7 @@ Examples:
   consort check --json stranger.wasm | jq .denied")]
 pub(super) struct Arguments {
     /// The component
-    #[arg(value_name = "FILE.wasm", value_parser = super::chain::path(), value_hint = ValueHint::FilePath)]
+    #[arg(value_name = "FILE.wasm", value_parser = chain::path(), value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// What it may do beyond the ordinary things that it asks for
     #[arg(long = "grant", value_name = "GRANT", value_delimiter = ',')]
@@ -62,7 +60,7 @@ fn limit(text: &str) -> Result<(Limit, u64), String> {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     let configuration = match arguments.configuration.as_deref() {
         None => config::NO_CONFIGURATION.to_owned(),
-        Some(text) => configuration(text)?,
+        Some(text) => chain::json_or_file("the configuration", text)?,
     };
     let settings: Settings = arguments.limits.clone();
     let runtime = run::start_runtime()?;
@@ -79,7 +77,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
     runtime.shutdown_timeout(run::SHUTDOWN);
     let file = arguments.file.file_stem().unwrap_or_default().to_string_lossy();
     let report = report.map_err(|fault| anyhow!(fault.sentence(&file)))?;
-    let failed = !report.faults.is_empty() || !report.unanswered.is_empty() || !report.not_played.is_empty();
+    let failed =
+        !report.trial.faults.is_empty() || !report.trial.unanswered.is_empty() || !report.trial.not_played.is_empty();
     if arguments.json {
         exit::print(&format!("{:#}\n", as_json(&report)))?;
     } else {
@@ -87,16 +86,6 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<u8> {
         exit::print(&as_text(&report, paint))?;
     }
     Ok(if failed { exit::FAILURE } else { exit::SUCCESS })
-}
-
-fn configuration(text: &str) -> anyhow::Result<String> {
-    let text = match text.strip_prefix('@') {
-        Some(file) => fs::read_to_string(config::expand_home(file.into()))
-            .with_context(|| format!("cannot read the configuration {file}"))?,
-        None => text.to_owned(),
-    };
-    let json: &RawValue = serde_json::from_str(&text).context("the configuration is not JSON")?;
-    Ok(json.get().to_owned())
 }
 
 fn as_text(report: &Report, paint: Paint) -> String {
@@ -127,11 +116,11 @@ fn as_text(report: &Report, paint: Paint) -> String {
     let (compiled, started) = (shown(report.compiled), shown(report.started));
     row("start", &format!("compiled in {compiled}, started in {started}"));
     let mut label = "did";
-    for line in did(&report.did) {
+    for line in did(&report.trial.did) {
         row(std::mem::take(&mut label), &line);
     }
     let mut label = "changed";
-    for (source, method, times) in &report.changed {
+    for (source, method, times) in &report.trial.changed {
         let method = text::one_line(method);
         row(
             std::mem::take(&mut label),
@@ -139,12 +128,12 @@ fn as_text(report: &Report, paint: Paint) -> String {
         );
     }
     let mut label = "denied";
-    for (denial, times) in &report.denials {
+    for (denial, times) in &report.trial.denials {
         let line = format!("{} ({times}×)", text::one_line(&denial.reason));
         row(std::mem::take(&mut label), &paint.text(Look::Yellow, &line));
     }
     let mut label = "time";
-    for (method, timing) in slowest(&report.timings) {
+    for (method, timing) in slowest(&report.trial.timings) {
         let (median, longest) = (shown(timing.median()), shown(timing.longest()));
         let memory = match timing.growth() {
             0 => String::new(),
@@ -157,7 +146,7 @@ fn as_text(report: &Report, paint: Paint) -> String {
         );
         row(std::mem::take(&mut label), &line);
     }
-    row("memory", &format!("{} at most", text::size(report.memory)));
+    row("memory", &format!("{} at most", text::size(report.trial.memory)));
     let mut label = "faults";
     for line in faults(report) {
         row(std::mem::take(&mut label), &paint.text(Look::Red, &line));
@@ -170,15 +159,16 @@ fn as_text(report: &Report, paint: Paint) -> String {
 
 /// What went wrong, a line each.
 fn faults(report: &Report) -> Vec<String> {
-    let faults = report.faults.iter().map(|(part, fault)| {
+    let faults = report.trial.faults.iter().map(|(part, fault)| {
         let Fault { class, cause, .. } = fault;
         format!("{part}: {} ({})", text::one_line(cause), class.name())
     });
     let unanswered = report
+        .trial
         .unanswered
         .iter()
         .map(|(part, times)| format!("{part}: {times} requests have no answer; this is a fault of Consort"));
-    let parts = report.not_played.join(", ");
+    let parts = report.trial.not_played.join(", ");
     let not_played = (!parts.is_empty()).then(|| format!("there was no time left for: {parts}; --time gives it more"));
     faults.chain(unanswered).chain(not_played).collect()
 }
@@ -271,24 +261,24 @@ fn as_json(report: &Report) -> Value {
         })).collect::<Vec<_>>(),
         "compiledMicroseconds": micros(report.compiled),
         "startedMicroseconds": micros(report.started),
-        "did": report.did.iter().map(|did| json!({
+        "did": report.trial.did.iter().map(|did| json!({
             "sent": did.sent, "peer": peer(did.peer), "kind": kind(did.kind), "method": did.method, "times": did.times,
         })).collect::<Vec<_>>(),
-        "changed": report.changed.iter().map(|(source, method, times)| json!({
+        "changed": report.trial.changed.iter().map(|(source, method, times)| json!({
             "source": source.name(), "method": &**method, "times": times,
         })).collect::<Vec<_>>(),
-        "denied": report.denials.iter().map(|(denial, times)| json!({
+        "denied": report.trial.denials.iter().map(|(denial, times)| json!({
             "peer": denial.peer.name(), "method": &*denial.method, "reason": denial.reason, "times": times,
         })).collect::<Vec<_>>(),
-        "faults": report.faults.iter().map(|(part, fault)| json!({
+        "faults": report.trial.faults.iter().map(|(part, fault)| json!({
             "part": part, "class": fault.class.name(), "phase": fault.phase.name(), "cause": fault.cause,
         })).collect::<Vec<_>>(),
-        "notPlayed": report.not_played,
-        "timings": report.timings.iter().map(|(method, timing)| json!({
+        "notPlayed": report.trial.not_played,
+        "timings": report.trial.timings.iter().map(|(method, timing)| json!({
             "method": method, "count": timing.count(),
             "memoryGrowth": timing.growth(),
             "medianMicroseconds": micros(timing.median()), "longestMicroseconds": micros(timing.longest()),
         })).collect::<Vec<_>>(),
-        "memory": report.memory,
+        "memory": report.trial.memory,
     })
 }

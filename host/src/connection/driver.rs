@@ -12,7 +12,7 @@ use super::told::{TALLY, Told};
 use super::{ClientStreams, ConnectionOptions, Ending};
 use crate::agent::Agent;
 use crate::audit::{Audit, Recorder};
-use crate::chain::{ProxySetup, Role, Router};
+use crate::chain::{Role, Router};
 use crate::fault::{Class, Fault, Phase};
 use crate::limits::Limit;
 use crate::message::{Outcome, Registration, TurnResult};
@@ -154,15 +154,7 @@ impl Driver {
             on_failure,
         } in started
         {
-            setups.push(ProxySetup {
-                name: loaded.name.clone(),
-                log: loaded.log().clone(),
-                registration,
-                on_failure,
-                hold_time: loaded.limits.time(Limit::HoldTime),
-                state: loaded.limits.get(Limit::State),
-                servers: (!loaded.policy.hears_all_servers()).then(|| loaded.record.servers.clone()),
-            });
+            setups.push(load::setup(&loaded, registration, on_failure));
             records.push((loaded.name.clone(), loaded.record.clone()));
             let saved = SavedState::new(folder.as_deref(), &loaded.name, loaded.limits.get(Limit::State));
             slots.push(Slot {

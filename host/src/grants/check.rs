@@ -3,7 +3,7 @@
 
 use super::policy::Policy;
 use super::profile::Right;
-use super::servers::{OwnServers, is_mcp};
+use super::servers::{IDS, KEYS, MAX_SET_UP, OwnServers, ids, is_mcp};
 use crate::message::Peer;
 use crate::wire::edit::{self, Edit};
 use crate::wire::scan;
@@ -23,7 +23,7 @@ pub(crate) enum Checked {
 }
 
 /// Methods that set up a session, and so say which servers run for it and where.
-fn is_setup(method: &str) -> bool {
+pub(crate) fn is_setup(method: &str) -> bool {
     matches!(
         method,
         "session/new" | "session/load" | "session/resume" | "session/fork"
@@ -41,16 +41,17 @@ pub(crate) fn passed_on(
     changed: Option<&Text>,
     same_members: bool,
 ) -> Checked {
-    if method == "initialize" {
-        return match policy.set_up {
-            true => Checked::Fine,
-            false => Checked::Denied(INITIALIZE.into()),
-        };
-    }
-    if !policy.may(Right::Intercept, source, method) {
+    let may = match method {
+        "initialize" => policy.set_up,
+        _ => policy.may(Right::Intercept, source, method),
+    };
+    if !may {
         let missing = Policy::missing(Right::Intercept, source, method);
         let method = crate::log::named(method);
         return Checked::Denied(format!("changing `{method}` needs {missing}"));
+    }
+    if method == "initialize" {
+        return Checked::Fine;
     }
     if !same_members && let Err(reason) = same_session(method, original, changed) {
         return Checked::Denied(reason);
@@ -97,7 +98,7 @@ pub(crate) fn originated(
     if scan::is_twice(params, "sessionId") {
         return Err(TWICE.into());
     }
-    if is_mcp(method) && !policy.any_connection && SERVER_KEYS.iter().any(|key| is_unclear(params, key)) {
+    if is_mcp(method) && !policy.any_connection && KEYS.iter().any(|key| is_unclear(params, key)) {
         return Err("it names its MCP server or connection in more than one way".into());
     }
     if !policy.any_session {
@@ -153,7 +154,7 @@ fn own_set_up(policy: &Policy, own: &OwnServers, params: &Text) -> Result<(), St
     if policy.any_servers {
         return Ok(());
     }
-    if scan::is_twice(params, "mcpServers") || !scan::lookalikes(params, "mcpServers").is_empty() {
+    if is_unclear(params, "mcpServers") {
         return Err("`mcpServers` is there twice".into());
     }
     let all_own = match fields.get("mcpServers") {
@@ -166,16 +167,11 @@ fn own_set_up(policy: &Policy, own: &OwnServers, params: &Text) -> Result<(), St
     all_own.then_some(()).ok_or_else(|| SERVERS.into())
 }
 
-/// Bytes of a session's set-up that is looked into; decoded it takes many times that.
-const MAX_SET_UP: usize = 4 * 1024 * 1024;
-
 const TWICE: &str = "`sessionId` is there twice";
 
 const LOOKALIKE: &str = "a key in it looks like `sessionId`";
 
 const NO_OBJECT: &str = "the params must be an object";
-
-const INITIALIZE: &str = "changing `initialize` needs the grant `session-setup` (changes how sessions are set up, and what editor and agent say they can do)";
 
 const SERVERS: &str = "adding MCP servers that it does not serve itself needs the grant `add-mcp-servers`";
 
@@ -185,7 +181,7 @@ fn same_session(method: &str, original: Option<&Text>, changed: Option<&Text>) -
         let range = scan::find(text, &format!("/{key}"))?;
         Some(text.slice(range).to_vec())
     };
-    let servers: &[&str] = if is_mcp(method) { &SERVER_KEYS } else { &[] };
+    let servers: &[&str] = if is_mcp(method) { &KEYS } else { &[] };
     for key in ["sessionId"].iter().chain(servers) {
         if original.and_then(|text| member(text, key)) != changed.and_then(|text| member(text, key)) {
             let method = crate::log::named(method);
@@ -208,9 +204,6 @@ fn same_session(method: &str, original: Option<&Text>, changed: Option<&Text>) -
     }
 }
 
-/// The members that name MCP servers and connections to them.
-const SERVER_KEYS: [&str; 3] = ["connectionId", "serverId", "acpId"];
-
 /// Whether a member is there twice, or something looks like it.
 fn is_unclear(params: &Text, key: &str) -> bool {
     scan::is_twice(params, key) || !scan::lookalikes(params, key).is_empty()
@@ -231,9 +224,7 @@ fn servers(params: &Text) -> Vec<Box<RawValue>> {
 
 /// The names by which an entry's server can be told from others.
 fn names(entry: &Map<String, Value>) -> impl Iterator<Item = &str> {
-    ["id", "serverId", "acpId", "name"]
-        .into_iter()
-        .filter_map(|key| entry.get(key)?.as_str())
+    ids(entry).chain(entry.get("name").and_then(Value::as_str))
 }
 
 /// A server that the proxy serves itself, with nothing in its entry that somebody else could take for a command or an address, and
@@ -246,7 +237,8 @@ fn own_server(policy: &Policy, own: &OwnServers, others: &[Box<RawValue>], serve
     let plain: Map<String, Value> = entry
         .into_iter()
         .filter(|(key, value)| {
-            matches!(key.as_str(), "type" | "name" | "id" | "serverId" | "acpId") && value.is_string()
+            let kept = IDS.contains(&key.as_str()) || matches!(key.as_str(), "type" | "name");
+            kept && value.is_string()
         })
         .collect();
     for other in others {
@@ -255,12 +247,7 @@ fn own_server(policy: &Policy, own: &OwnServers, others: &[Box<RawValue>], serve
             return None;
         }
     }
-    let ids = || {
-        ["id", "serverId", "acpId"]
-            .into_iter()
-            .filter_map(|key| plain.get(key)?.as_str())
-    };
-    let remembered = ids().next().is_some_and(|id| !id.is_empty()) && ids().all(|id| own.add(id));
+    let remembered = ids(&plain).next().is_some_and(|id| !id.is_empty()) && ids(&plain).all(|id| own.add(id));
     remembered.then(|| serde_json::value::to_raw_value(&plain).ok())?
 }
 

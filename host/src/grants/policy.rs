@@ -47,16 +47,6 @@ impl Policy {
         policy
     }
 
-    /// Without any limit.
-    pub fn everything() -> Self {
-        let profiles = Profile::ALL.map(Grant::Profile);
-        Self::new(
-            profiles
-                .into_iter()
-                .chain([Grant::File(FileGrant::Below(String::new()))]),
-        )
-    }
-
     /// What a proxy gets that asks for `wishes` in its manifest, or has none, and is granted `granted` by the user who named it.
     pub fn agreed(wishes: Option<&[Grant]>, granted: &[Grant]) -> Self {
         let Some(wishes) = wishes else {

@@ -2,6 +2,7 @@
 
 use crate::wire::scan;
 use crate::wire::text::Text;
+use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
@@ -10,6 +11,15 @@ const MAX_KNOWN: usize = 10_000;
 
 /// Bytes of the name of one.
 const MAX_NAME: usize = 256;
+
+/// The members of params that name MCP servers and connections to them.
+pub(super) const KEYS: [&str; 3] = ["connectionId", "serverId", "acpId"];
+
+/// The members of an entry of `mcpServers` that are ids.
+pub(super) const IDS: [&str; 3] = ["id", "serverId", "acpId"];
+
+/// Bytes of a session's set-up that is looked into; decoded it takes many times that.
+pub(super) const MAX_SET_UP: usize = 4 * 1024 * 1024;
 
 /// What a proxy serves.
 #[derive(Debug, Default)]
@@ -48,12 +58,24 @@ impl OwnServers {
             let name: Option<String> = params.slice(place).decode();
             Some(name.is_some_and(|name| known.contains(&name)))
         };
-        // Whoever names both has to own both.
-        match (named("connectionId"), named("serverId"), named("acpId")) {
-            (None, None, None) => false,
-            all => [all.0, all.1, all.2].into_iter().flatten().all(|own| own),
-        }
+        // Whoever names several has to own all of them.
+        let mut all = KEYS.into_iter().filter_map(named).peekable();
+        all.peek().is_some() && all.all(|own| own)
     }
+}
+
+/// The ids of an entry of `mcpServers`.
+pub(super) fn ids(entry: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    IDS.into_iter().filter_map(|key| entry.get(key)?.as_str())
+}
+
+/// The ids of all MCP servers that the set-up of a session names.
+pub(crate) fn ids_of(set_up: &Text) -> Vec<String> {
+    let servers = scan::find(set_up, "/mcpServers").map(|range| set_up.slice(range));
+    let servers = servers.filter(|servers| servers.len() <= MAX_SET_UP);
+    let entries: Vec<Value> = servers.and_then(|servers| servers.decode()).unwrap_or_default();
+    let entries = entries.iter().filter_map(Value::as_object);
+    entries.flat_map(ids).map(str::to_owned).collect()
 }
 
 /// Whether a method carries what MCP servers and their users say to each other.

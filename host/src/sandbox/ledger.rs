@@ -10,6 +10,7 @@ use crate::grants::{Checked, Policy, Right, originated, passed_on, unknown_sessi
 use crate::limits::{Limit, Limits};
 use crate::message::{
     Change, Denial, Message, Notification, Outcome, Peer, Receipt, Request, RequestId, Response, Sent, Ticket, Turn,
+    cancelled_number,
 };
 use crate::wire::scan;
 use crate::wire::text::Text;
@@ -115,10 +116,7 @@ impl Ledger {
             Message::Notification(notification) => (false, &notification.method, &notification.params),
         };
         if turn.copy && &**method == "$/cancel_request" {
-            let ticket: Option<Ticket> = params.as_ref().and_then(|params| {
-                let range = scan::find(params, "/requestId")?;
-                params.slice(range).decode()
-            });
+            let ticket = params.as_ref().and_then(cancelled_number);
             if let Some(holding) = ticket.and_then(|ticket| self.tickets.get_mut(&ticket)) {
                 holding.given_up = true;
             }
@@ -380,10 +378,7 @@ impl Ledger {
         };
         let (source, method) = (holding.source, &holding.method);
         let before = holding.answer.as_ref();
-        let unchanged = match (before, outcome) {
-            (Some(Ok(before)), Ok(now)) | (Some(Err(before)), Err(now)) => before.is(now),
-            _ => false,
-        };
+        let unchanged = same_outcome(before, outcome);
         if unchanged || (holding.given_up && outcome.is_err()) {
             return Ok(());
         }
@@ -463,6 +458,14 @@ fn same(one: Option<&Text>, two: Option<&Text>) -> bool {
     match (one, two) {
         (Some(one), Some(two)) => one.is(two),
         (None, None) => true,
+        _ => false,
+    }
+}
+
+/// Whether an answer is the one that came.
+fn same_outcome(came: Option<&Outcome>, now: &Outcome) -> bool {
+    match (came, now) {
+        (Some(Ok(came)), Ok(now)) | (Some(Err(came)), Err(now)) => came.is(now),
         _ => false,
     }
 }

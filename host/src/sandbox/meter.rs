@@ -6,6 +6,7 @@ use super::engine::Clock;
 use super::limits::{FIRST_TICKS, LARGE_TEXT, TICK};
 use super::record::Record;
 use crate::limits::{Limit, Limits};
+use crate::units;
 use rustix::time::{ClockId, clock_gettime};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -31,28 +32,23 @@ impl std::fmt::Display for OutOfTime {
             Self::Message(limit) => write!(
                 formatter,
                 "it computed for more than {} for one message; `limits.cpu` in consort.toml gives it more",
-                shown(*limit)
+                units::time(*limit)
             ),
             Self::Minute(limit) => write!(
                 formatter,
                 "it computed for more than {} in a minute; `limits.cpu-per-minute` in consort.toml gives it more",
-                shown(*limit)
+                units::time(*limit)
             ),
             Self::Clock(limit) => write!(
                 formatter,
                 "it did not return within {}; `limits.time` in consort.toml gives it more",
-                shown(*limit)
+                units::time(*limit)
             ),
         }
     }
 }
 
 impl std::error::Error for OutOfTime {}
-
-/// A time for a person.
-fn shown(time: Duration) -> String {
-    Limit::Cpu.shown(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
-}
 
 /// What the calls of one instance use.
 pub(super) struct Meter {

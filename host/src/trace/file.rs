@@ -1,14 +1,12 @@
 //! The file of a trace: bounded, with the newest lines kept.
 
-use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl};
+use crate::private_file::{MODE, is_standard_output, old};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-
-/// Only the user reads and writes it.
-const MODE: u32 = 0o600;
 
 /// Bytes of one file. When it is full it becomes `FILE.1` and a new one is begun, so a trace takes twice as much at most.
 const MAX_BYTES: u64 = 128 * 1024 * 1024;
@@ -81,22 +79,6 @@ fn may_be_replaced(path: &Path) -> bool {
     let mut beginning = Vec::new();
     let read = File::open(path).and_then(|file| file.take(BEGINNING.len() as u64).read_to_end(&mut beginning));
     read.is_ok() && (beginning.is_empty() || beginning == BEGINNING)
-}
-
-/// Whether a file is what standard output is, by this name or another. Devices may be shared.
-pub(crate) fn is_standard_output(file: &File) -> bool {
-    let (Ok(file), Ok(output)) = (rustix::fs::fstat(file), rustix::fs::fstat(io::stdout())) else {
-        return false;
-    };
-    let device = FileType::from_raw_mode(file.st_mode) == FileType::CharacterDevice;
-    !device && (file.st_dev, file.st_ino) == (output.st_dev, output.st_ino)
-}
-
-/// Where a file goes that is full.
-fn old(path: &Path) -> PathBuf {
-    let mut old = path.to_owned().into_os_string();
-    old.push(".1");
-    old.into()
 }
 
 /// Opens a file for writing from its beginning, and says whether it is a plain one.

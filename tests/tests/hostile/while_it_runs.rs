@@ -1,7 +1,7 @@
 //! A proxy that means harm in its turns: the message goes on without it, and so does everything else.
 
 use super::{Hostile, assert_took_little, goes_on, goes_past, hit, seen};
-use consort_tests::session::{chunk, prompt, request};
+use consort_tests::session::{prompt, request, updates_pass_elsewhere};
 use consort_tests::{Agent, Client, PATIENCE};
 use serde_json::json;
 use std::collections::HashSet;
@@ -15,6 +15,12 @@ fn hit_goes_past(client: &mut Client, agent: &mut Agent) {
     assert_eq!(asked["method"], "_hit", "{asked}");
     agent.answer(&asked, &json!({}));
     assert_eq!(client.expect()["id"], "hit");
+}
+
+#[track_caller]
+fn nothing_failed(client: &Client) {
+    let said = client.standard_error();
+    assert!(!said.contains("failed"), "{said}");
 }
 
 /// A written proxy that does something in the turn with `_hit` fails with one of these classes, and nobody else notices.
@@ -52,13 +58,7 @@ fn what_never_ends_is_ended() {
 fn edits_without_end_hold_up_nobody_else() {
     let (mut client, mut agent) = Hostile::guest("edits", 100_000).with("limits.cpu = \"1 s\"").start();
     client.send_json(&prompt("bad", "GO"));
-    for number in 0..100 {
-        let mut update = chunk(&number.to_string());
-        update["params"]["sessionId"] = json!("other");
-        agent.send_json(&update);
-        let seen = client.expect();
-        assert_eq!(seen["params"]["update"]["content"]["text"], format!(">{number}"));
-    }
+    updates_pass_elsewhere(&mut client, &mut agent);
     assert!(agent.is_quiet(), "the host was still at it when all updates had passed");
     let asked = agent.expect();
     agent.answer(&asked, &json!({"stopReason": "end_turn"}));
@@ -107,11 +107,7 @@ fn memory_that_is_refused_is_no_fault() {
     assert_eq!(seen(&mut client, "GO"), ["refused"]);
     assert_eq!(seen(&mut client, "GO"), ["refused"]);
     goes_on(&mut client, &mut agent);
-    assert!(
-        !client.standard_error().contains("failed"),
-        "{}",
-        client.standard_error()
-    );
+    nothing_failed(&client);
 }
 
 #[test]
@@ -124,11 +120,7 @@ fn tables_and_memories_that_are_refused_are_no_fault() {
         let (mut client, mut agent) = Hostile::written(&[("HIT", &body)]).start();
         hit_goes_past(&mut client, &mut agent);
         goes_on(&mut client, &mut agent);
-        assert!(
-            !client.standard_error().contains("failed"),
-            "{}",
-            client.standard_error()
-        );
+        nothing_failed(&client);
     }
     // What was refused once is not why something else fails later.
     let grow = "(drop (memory.grow (i32.const 60000)))";
@@ -310,11 +302,7 @@ fn what_cannot_be_sent_is_refused_as_a_value() {
         assert!(seen[place].contains(words), "{place}: {words}: {seen:?}");
     }
     goes_on(&mut client, &mut agent);
-    assert!(
-        !client.standard_error().contains("failed"),
-        "{}",
-        client.standard_error()
-    );
+    nothing_failed(&client);
 }
 
 #[test]
@@ -352,11 +340,7 @@ fn messages_larger_than_its_own_may_be_are_given_to_it_and_go_on() {
         assert_eq!(client.expect()["result"]["stopReason"], text);
     }
     goes_on(&mut client, &mut agent);
-    assert!(
-        !client.standard_error().contains("failed"),
-        "{}",
-        client.standard_error()
-    );
+    nothing_failed(&client);
 }
 
 #[test]

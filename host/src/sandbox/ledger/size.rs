@@ -1,7 +1,7 @@
 //! How much a proxy may send in a turn. What goes on as it came is never too much: the proxy has not made it.
 
 use super::super::bindings::consort::proxy::channel::Refusal;
-use super::{Ledger, same};
+use super::{Ledger, same, same_outcome};
 use crate::limits::Limit;
 use crate::message::{Message, Peer, Ticket};
 use crate::wire::text::Text;
@@ -78,10 +78,7 @@ impl Ledger {
                     .tickets
                     .get(&response.id)
                     .and_then(|holding| holding.answer.as_ref());
-                match (came, &response.outcome) {
-                    (Some(Ok(came)), Ok(now)) | (Some(Err(came)), Err(now)) => came.is(now),
-                    _ => false,
-                }
+                same_outcome(came, &response.outcome)
             }
         }
     }
