@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::quotes;
 use crate::raw;
 
 /// A handle on JSON text that the host holds.
@@ -82,18 +83,15 @@ impl Json {
     /// JSON can escape half of a UTF-16 pair (an agent that cuts its text in the middle of an emoji sends `"\ud83d"`), which no Rust
     /// string can hold: each such half is decoded as U+FFFD. It stays what it is in the JSON unless the string is replaced.
     pub fn string(&self, pointer: &str) -> Option<String> {
-        let text = self.0.read(pointer)?;
-        let inner = text.strip_prefix('"')?.strip_suffix('"')?;
-        // Most strings have no escapes and need no decoder.
-        Some(match inner.contains('\\') {
-            true => unescape(inner),
-            false => inner.to_owned(),
-        })
+        match quotes::off(self.0.read(pointer)?) {
+            Ok(text) => Some(text),
+            Err(text) => quotes::is_string(&text).then(|| unescape(&text[1..text.len() - 1])),
+        }
     }
 
     /// Whether this string stands at the pointer, as [`Json::string`] decodes it.
     pub fn is_string(&self, pointer: &str, expected: &str) -> bool {
-        self.string(pointer).is_some_and(|text| text == expected)
+        self.string(pointer).is_some_and(|text| quotes::same(&text, expected))
     }
 
     /// Deserialises the whole value.
@@ -314,8 +312,7 @@ impl Content for &str {
     where
         Self: 'a,
     {
-        // Writing a string to memory cannot fail.
-        Part::text(serde_json::to_string(self).unwrap_or_default())
+        Part::text(string(self))
     }
 }
 
@@ -324,7 +321,7 @@ impl Content for String {
     where
         Self: 'a,
     {
-        Part::text(serde_json::to_string(&self).unwrap_or_default())
+        Part::text(string(&self))
     }
 }
 
@@ -351,6 +348,12 @@ macro_rules! displayed_content {
 }
 
 displayed_content!(bool, i32, i64, u32, u64, usize, serde_json::Value, &serde_json::Value);
+
+/// A text as a JSON string.
+fn string(text: &str) -> String {
+    // Writing a string to memory cannot fail.
+    quotes::on(text).unwrap_or_else(|| serde_json::to_string(text).unwrap_or_default())
+}
 
 /// Decodes what stands between the quotes of a string. The host has checked it, so every escape is one of JSON's.
 fn unescape(mut rest: &str) -> String {

@@ -104,6 +104,7 @@ mod message;
 mod panic;
 mod peer;
 mod proxy;
+mod quotes;
 mod raw;
 mod runtime;
 mod sessions;

@@ -2,6 +2,7 @@
 //! results go in, bytes for the two edges, turns and effects come out. Must not know WebAssembly, processes or clocks other
 //! than through [`Effect`].
 
+mod ahead;
 #[cfg(test)]
 mod bench;
 mod cancel;

@@ -2,6 +2,7 @@
 //! instances and the clock; what goes where is the chain's business.
 
 mod agent_side;
+mod ahead;
 mod contained;
 mod driver;
 mod files;

@@ -16,6 +16,7 @@ mod digest;
 pub mod fault;
 pub mod folders;
 pub mod grants;
+mod hash;
 pub mod limits;
 pub mod log;
 pub mod manifest;

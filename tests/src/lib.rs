@@ -8,6 +8,7 @@ pub mod command;
 pub mod directory;
 pub mod frame;
 pub mod guests;
+pub mod hops;
 pub mod intruder;
 pub mod raw;
 pub mod real;

@@ -266,7 +266,7 @@ impl Router {
                 .ok()
                 .and_then(|result| scan::string_member(result, "sessionId"))
             {
-                let session = self.sessions.name(session);
+                let session = self.sessions.name(&session);
                 let directory = self.root_directory(call);
                 self.sessions.add(&session, directory);
             }
@@ -404,6 +404,6 @@ fn session_directory(method: &str, params: Option<&Text>) -> Option<Arc<PathBuf>
     if !is_setup(method) {
         return None;
     }
-    let directory = PathBuf::from(scan::string_member(params?, "cwd")?);
+    let directory = PathBuf::from(&*scan::string_member(params?, "cwd")?);
     directory.is_absolute().then(|| Arc::new(directory))
 }

@@ -6,9 +6,10 @@ use super::parcel::{Call, CallId, Requester};
 use super::proxy::{Inbound, Owned, OwnedWhat, Status, Target, What};
 use super::router::{Effect, Router};
 use crate::fault::{Class, Fault, Phase};
+use crate::hash::Map;
 use crate::message::{OnFailure, Peer, Ticket};
 use crate::units;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// The longest time that `initialize` may be held, whatever the proxy's limit is: editors give up after 20 s, and every proxy gets it.
@@ -228,7 +229,7 @@ fn hold_time(limit: Duration, is_initialize: bool) -> Duration {
 }
 
 /// Whether it is the request that everybody waits for.
-fn is_initialize(calls: &HashMap<CallId, Call>, what: &OwnedWhat) -> bool {
+fn is_initialize(calls: &Map<CallId, Call>, what: &OwnedWhat) -> bool {
     match what {
         OwnedWhat::Request(call) => calls.get(call).is_some_and(|call| &*call.method == "initialize"),
         OwnedWhat::Notification { .. } => false,

@@ -1,8 +1,9 @@
 //! Order at one proxy in one direction: what is held keeps back what comes behind it in its lane.
 
 use super::parcel::{Body, Lane, Parcel};
+use crate::hash::Map;
 use crate::message::Ticket;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Bytes that may be kept back at one proxy in one direction: as much as the largest line, unless a user sets that higher.
@@ -12,7 +13,7 @@ const MAX_KEPT: usize = 64 * 1024 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     everything: Queue,
-    sessions: HashMap<Arc<str>, Queue>,
+    sessions: Map<Arc<str>, Queue>,
     kept: usize,
     kept_messages: usize,
 }
@@ -134,6 +135,28 @@ impl Lanes {
             .filter(|parcel| &**parcel.method() == "session/cancel")
             .cloned()
             .collect()
+    }
+
+    /// The messages that wait in a session behind a single one that is held, in order, up to the place of an answer.
+    pub(super) fn behind_one(&mut self, session: &Arc<str>) -> impl Iterator<Item = &mut Parcel> {
+        let alone = |queue: &&mut Queue| queue.holds == 1;
+        let waiting = self
+            .sessions
+            .get_mut(session)
+            .filter(alone)
+            .map(|queue| &mut queue.waiting);
+        waiting.into_iter().flatten().map_while(|kept| match kept {
+            Kept::Message(parcel) => Some(parcel),
+            _ => None,
+        })
+    }
+
+    /// Whether a message waits that will be delivered under this ticket.
+    pub(super) fn keeps(&self, ticket: Ticket) -> bool {
+        let waiting = self.sessions.values().flat_map(|queue| &queue.waiting);
+        waiting
+            .into_iter()
+            .any(|kept| matches!(kept, Kept::Message(parcel) if parcel.ticket == Some(ticket)))
     }
 
     /// Bytes that are kept back.

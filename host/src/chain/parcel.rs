@@ -125,6 +125,8 @@ pub(super) struct Parcel {
     pub(super) body: Body,
     /// Who sent it, or passed it on last.
     pub(super) from: Position,
+    /// The ticket that it will be delivered under, if its turn was taken ahead.
+    pub(super) ticket: Option<Ticket>,
 }
 
 /// What a parcel carries.
@@ -154,6 +156,7 @@ impl Parcel {
             lane,
             body,
             from,
+            ticket: None,
         }
     }
 

@@ -6,10 +6,11 @@ use super::parcel::{CallId, Direction, Lane, RECORD};
 use super::restarts::Restarts;
 use super::router::{ProxySetup, SERVER};
 use crate::grants::OwnServers;
+use crate::hash::Map;
 use crate::log::ProxyLog;
 use crate::message::{Message, OnFailure, Outcome, Peer, Registration, RequestId, Ticket};
 use crate::wire::text::Text;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -64,12 +65,12 @@ pub(super) struct ProxyState {
     /// Messages that were dropped or refused because the proxy had failed, and lets nothing past it then.
     pub(super) shut_out: u64,
     pub(super) status: Status,
-    inbox: VecDeque<Inbound>,
+    pub(super) inbox: VecDeque<Inbound>,
     inbox_bytes: usize,
     /// Of these, bytes of the host's answers.
     host_bytes: usize,
     /// Bytes of answers that the host still owes, by operation.
-    reserved: HashMap<u64, u64>,
+    reserved: Map<u64, u64>,
     /// The most bytes of an answer about its saved state.
     pub(super) state: u64,
     /// Turns that it has had.
@@ -83,8 +84,8 @@ pub(super) struct ProxyState {
     pub(super) running: Option<Inbound>,
     /// Whether it is in the queue of proxies that have something to do.
     pub(super) queued: bool,
-    pub(super) tickets: HashMap<Ticket, Owned>,
-    pub(super) requests: HashMap<RequestId, Target>,
+    pub(super) tickets: Map<Ticket, Owned>,
+    pub(super) requests: Map<RequestId, Target>,
     pub(super) lanes: [Lanes; 2],
     /// Tickets that ended since its last turn.
     pub(super) closed: Vec<Ticket>,
@@ -225,7 +226,7 @@ impl ProxyState {
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             host_bytes: 0,
-            reserved: HashMap::new(),
+            reserved: Map::default(),
             state: setup.state,
             turns: 0,
             backlog: None,
@@ -234,8 +235,8 @@ impl ProxyState {
             lost: 0,
             running: None,
             queued: false,
-            tickets: HashMap::new(),
-            requests: HashMap::new(),
+            tickets: Map::default(),
+            requests: Map::default(),
             lanes: Default::default(),
             closed: Vec::new(),
             restarts: Restarts::default(),

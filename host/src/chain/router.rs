@@ -7,6 +7,7 @@ use super::proxy::{Hold, ProxyState, Status};
 use super::sessions::Sessions;
 use crate::audit::Recorder;
 use crate::grants::{OwnServers, ids_of};
+use crate::hash::Map;
 use crate::log::ProxyLog;
 use crate::message::{OnFailure, Outcome, Registration};
 use crate::saved_state;
@@ -15,7 +16,8 @@ use crate::wire::envelope::{Id, Incoming, error_text};
 use crate::wire::output::Output;
 use crate::wire::scan;
 use crate::wire::text::Text;
-use std::collections::{HashMap, VecDeque};
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -105,7 +107,7 @@ pub struct ProxySetup {
 pub(super) struct End {
     pub(super) output: Output,
     /// The peer's own requests that wait for an answer.
-    pub(super) ids: HashMap<Id, CallId>,
+    pub(super) ids: Map<Id, CallId>,
     /// How many requests of the peer wait for an answer.
     pub(super) open: usize,
     /// Bytes of Consort's own answers that may still be among what waits.
@@ -137,7 +139,7 @@ pub struct Router {
     /// How the conductor above spells its methods.
     pub(super) dialect: Dialect,
     pub(super) proxies: Vec<ProxyState>,
-    pub(super) calls: HashMap<CallId, Call>,
+    pub(super) calls: Map<CallId, Call>,
     pub(super) ends: [End; 2],
     pub(super) sessions: Sessions,
     pub(super) phase: Phase,
@@ -168,7 +170,7 @@ pub struct Router {
     /// Messages that proxies have kept for too long.
     pub(super) holds_ended: u64,
     /// Whose the MCP connections are that answers told of.
-    connections: HashMap<String, Position>,
+    connections: Map<String, Position>,
     pub(super) tap: OptionalTap,
     /// The host's answers wait until something was written.
     pub(super) choked: bool,
@@ -177,7 +179,7 @@ pub struct Router {
     /// When there is a look at what proxies keep.
     pub(super) next_look: Option<Instant>,
     pub(super) audit: Recorder,
-    next_number: u64,
+    pub(super) next_number: u64,
 }
 
 /// What is checked of a message that arrives at a proxy.
@@ -199,7 +201,7 @@ impl Router {
             role,
             dialect: Dialect::Plain,
             proxies,
-            calls: HashMap::new(),
+            calls: Map::default(),
             ends: Default::default(),
             sessions: Sessions::default(),
             phase: Phase::Fresh,
@@ -219,7 +221,7 @@ impl Router {
             overfull: Vec::new(),
             releases: VecDeque::new(),
             holds_ended: 0,
-            connections: HashMap::new(),
+            connections: Map::default(),
             tap,
             choked: false,
             notices: false,
@@ -366,7 +368,7 @@ impl Router {
             return Lane::All;
         }
         match params.and_then(|params| scan::string_member(params, "sessionId")) {
-            Some(session) => Lane::Session(self.sessions.name(session)),
+            Some(session) => Lane::Session(self.sessions.name(&session)),
             // Nothing of a connection comes behind its end.
             None if method == "mcp/disconnect" => params.map_or(Lane::Own, |params| self.server_lane(params)),
             None => Lane::Own,
@@ -392,7 +394,7 @@ impl Router {
         let member = |key| scan::string_member(text, key);
         match member("connectionId").or_else(|| member("serverId")) {
             // A session that is called like that would share the lane: its messages would wait more, and stay in order.
-            Some(server) => Lane::Session(self.sessions.name(format!("{SERVER}{server}"))),
+            Some(server) => Lane::Session(self.sessions.name(&format!("{SERVER}{server}"))),
             None => Lane::Own,
         }
     }
@@ -409,7 +411,8 @@ impl Router {
         let connection = outcome
             .as_ref()
             .ok()
-            .and_then(|result| scan::string_member(result, "connectionId"));
+            .and_then(|result| scan::string_member(result, "connectionId"))
+            .map(Cow::into_owned);
         let (Some(connection), Ok(result)) = (connection, &outcome) else {
             return outcome;
         };
@@ -470,7 +473,7 @@ impl Router {
                 .and_then(|result| scan::string_member(result, "sessionId"))
         {
             // What follows in the new session must not overtake the news of it.
-            lane = Lane::Session(self.sessions.name(session));
+            lane = Lane::Session(self.sessions.name(&session));
         }
         let outcome = match &*method {
             "mcp/connect" => self.claim_connection(outcome, from),

@@ -1,6 +1,7 @@
 //! What the host knows of sessions: which ones were seen, and the working directory that the client gave.
 
-use std::collections::{HashMap, VecDeque};
+use crate::hash::Map;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,14 +11,14 @@ const MAX_SESSIONS: usize = 100_000;
 /// Known sessions.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    known: HashMap<Arc<str>, Option<Arc<PathBuf>>>,
+    known: Map<Arc<str>, Option<Arc<PathBuf>>>,
     order: VecDeque<Arc<str>>,
 }
 
 impl Sessions {
     /// The session's shared name: always the same `Arc` for a known one.
-    pub(super) fn name(&self, session: String) -> Arc<str> {
-        match self.known.get_key_value(session.as_str()) {
+    pub(super) fn name(&self, session: &str) -> Arc<str> {
+        match self.known.get_key_value(session) {
             Some((name, _)) => name.clone(),
             None => session.into(),
         }

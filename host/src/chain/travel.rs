@@ -35,7 +35,8 @@ impl Router {
 
     /// Goes on with a message that a proxy kept back.
     pub(super) fn resume(&mut self, index: usize, parcel: Parcel, gate: Gate) {
-        if let Some(parcel) = self.visit(index, parcel, gate) {
+        if let Some(mut parcel) = self.visit(index, parcel, gate) {
+            parcel.ticket = None;
             self.travel_past(parcel, Position::Proxy(index));
         }
     }

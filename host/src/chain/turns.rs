@@ -45,10 +45,14 @@ impl Router {
 
     /// A message becomes the proxy's.
     pub(super) fn deliver(&mut self, index: usize, parcel: Parcel) {
-        let ticket = self.number();
         let Parcel {
-            direction, lane, body, ..
+            direction,
+            lane,
+            body,
+            ticket,
+            ..
         } = parcel;
+        let ticket = ticket.unwrap_or_else(|| self.number());
         let (what, owned) = match body {
             Body::Request { call, method, params } => {
                 if let Some(record) = self.calls.get_mut(&call) {

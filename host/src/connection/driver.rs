@@ -2,20 +2,22 @@
 //! so that a slow proxy holds up nothing but its own messages.
 
 mod effects;
+mod turns;
 
+use super::ahead::{Ahead, Results};
 use super::contained::contained;
 use super::load::{self, Started};
 use super::saved::SavedQueue;
-use super::streams::{either, exit, notified, parsed, unless, until, write_some};
+use super::streams::{either, exit, notified, parsed, until, write_some};
 use super::timers::{Due, Timers};
 use super::told::{TALLY, Told};
 use super::{ClientStreams, ConnectionOptions, Ending};
 use crate::agent::Agent;
 use crate::audit::{Audit, Recorder};
 use crate::chain::{Role, Router};
-use crate::fault::{Class, Fault, Phase};
+use crate::fault::{Fault, Phase};
 use crate::limits::Limit;
-use crate::message::{Outcome, Registration, TurnResult};
+use crate::message::{Outcome, Registration, Turn, TurnResult};
 use crate::sandbox::{Instance, Loaded};
 use crate::saved_state::{self, SavedState};
 use crate::wire::lines::{Line, LineBuffer};
@@ -24,13 +26,9 @@ use std::future::Future;
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
-
-/// Turns without a look at what came in: two proxies that talk to each other must not keep everybody else waiting.
-const MAX_TURNS: usize = 256;
 
 /// How long a file read for a proxy may take.
 const READ_TIME: Duration = Duration::from_secs(10);
@@ -54,6 +52,10 @@ const SLICES: usize = 16;
 pub(super) enum Event {
     /// The end of the turn with this number, if it was not given up.
     Turn(usize, u64, Option<Box<Result<(Instance, TurnResult), Fault>>>),
+    /// Of several turns of a proxy some are over, and the others go on.
+    TurnsSoFar(usize, u64, Results),
+    /// The end of several turns of a proxy with this number, if they were not given up.
+    Turns(usize, u64, Option<Box<(Option<Instance>, Results)>>),
     Restarted(usize, Box<Result<(Instance, Registration), Fault>>),
     HostAnswer(usize, u64, Outcome),
 }
@@ -67,6 +69,8 @@ pub(super) struct Slot {
     given_up: u64,
     /// Gives up the turn that is under way.
     give_up: Option<oneshot::Sender<()>>,
+    /// Turns that were taken before the chain asked for them.
+    ahead: Ahead,
 }
 
 /// One connection.
@@ -99,6 +103,8 @@ pub(super) struct Driver {
     told: Told,
     /// What proxies have changed will be counted up.
     tally_waits: bool,
+    /// Turns that waited for the end of others of the same proxy.
+    waited: Vec<(usize, Turn)>,
 }
 
 /// What woke the loop up.
@@ -164,6 +170,7 @@ impl Driver {
                 instance: Some(instance),
                 given_up: 0,
                 give_up: None,
+                ahead: Ahead::default(),
             });
         }
         // Each proxy has at most one turn under way; reads and sleeps wait for room.
@@ -201,6 +208,7 @@ impl Driver {
             ending,
             told: Told::new(audit.clone(), records),
             tally_waits: false,
+            waited: Vec::new(),
             audit,
         }
     }
@@ -264,37 +272,6 @@ impl Driver {
             && (self.router.agent_output().waiting() == 0 || self.agent.is_none())
     }
 
-    /// Does what can be done without waiting, up to a number of turns.
-    pub(super) async fn work(&mut self) {
-        for _ in 0..MAX_TURNS {
-            while let Some(effect) = self.router.next_effect() {
-                self.effect(effect);
-            }
-            let Some((index, turn)) = self.router.next_turn() else {
-                return;
-            };
-            let Some(instance) = self.slots[index].instance.take() else {
-                let fault = Fault::new(
-                    Class::Host,
-                    Phase::Receive,
-                    "it has no instance; this is a fault of Consort",
-                );
-                self.router.finish_turn(index, Err(fault));
-                continue;
-            };
-            let mut turn = Box::pin(contained(Phase::Receive, instance.turn(turn)));
-            match std::future::poll_fn(|context| Poll::Ready(turn.as_mut().poll(context))).await {
-                Poll::Ready(result) => self.turn_ended(index, result),
-                Poll::Pending => {
-                    let slot = &mut self.slots[index];
-                    let (number, (give_up, given_up)) = (slot.given_up, oneshot::channel());
-                    slot.give_up = Some(give_up);
-                    self.apart(async move { Event::Turn(index, number, unless(given_up, turn).await.map(Box::new)) });
-                }
-            }
-        }
-    }
-
     /// Goes on with something in a task of its own.
     fn apart(&mut self, task: impl Future<Output = Event> + Send + 'static) {
         self.running += 1;
@@ -306,26 +283,26 @@ impl Driver {
         });
     }
 
-    fn turn_ended(&mut self, index: usize, result: Result<(Instance, TurnResult), Fault>) {
-        let result = result.map(|(instance, result)| {
-            self.slots[index].instance = Some(instance);
-            result
-        });
-        self.told.look(index);
-        if !self.tally_waits {
-            self.tally_waits = true;
-            self.timers.add(Instant::now() + TALLY, Due::Tally);
-        }
-        self.router.finish_turn(index, result);
-    }
-
     fn event(&mut self, event: Event) {
         self.running = self.running.saturating_sub(1);
         match event {
             Event::Turn(index, number, Some(result)) if number == self.slots[index].given_up => {
-                self.turn_ended(index, *result);
+                let result = self.instance_back(index, *result);
+                self.turn_ended(index, result);
             }
-            Event::Turn(..) => {}
+            Event::Turns(index, number, Some(turns)) if number == self.slots[index].given_up => {
+                let (instance, results) = *turns;
+                self.slots[index].instance = instance;
+                self.turns_came(index, results, true);
+            }
+            Event::TurnsSoFar(index, number, results) => {
+                // These go on.
+                self.running += 1;
+                if number == self.slots[index].given_up {
+                    self.turns_came(index, results, false);
+                }
+            }
+            Event::Turn(..) | Event::Turns(..) => {}
             Event::Restarted(index, result) => {
                 let result = (*result).map(|(instance, registration)| {
                     self.slots[index].instance = Some(instance);
@@ -340,7 +317,7 @@ impl Driver {
 
     async fn wait(&mut self) -> Woken {
         let (read_client, read_agent) = (self.reads_client(), self.reads_agent());
-        let more = self.router.has_work();
+        let more = self.router.has_work() || !self.waited.is_empty();
         let write_client = self.router.client_output().waiting() > 0;
         let write_agent = self.router.agent_output().waiting() > 0;
         let next = self.timers.next();

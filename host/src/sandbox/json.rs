@@ -125,7 +125,12 @@ fn is_large(edit: &WitEdit) -> bool {
 
 /// Whether what stands at a pointer is not on the outermost level.
 fn is_inside(pointer: &str) -> bool {
-    pointer.matches('/').nth(1).is_some()
+    levels(pointer) > 1
+}
+
+/// How many levels down a pointer leads.
+fn levels(pointer: &str) -> usize {
+    pointer.bytes().filter(|byte| *byte == b'/').count()
 }
 
 impl Host for State {}
@@ -182,7 +187,7 @@ impl HostValue for State {
             origin = origin.filter(|_| is_inside(&pointer));
             match self.content(content)? {
                 Ok(content) => {
-                    added = added.max(content.added + pointer.matches('/').count());
+                    added = added.max(content.added + levels(&pointer));
                     // The key may be new as well.
                     written = written.saturating_add(content.written + pointer.len());
                     checked.push(make(pointer, content.text));

@@ -7,6 +7,7 @@ mod size;
 use super::bindings::consort::proxy::channel::Refusal;
 use super::record::Record;
 use crate::grants::{Checked, Policy, Right, originated, passed_on, unknown_session};
+use crate::hash::Map;
 use crate::limits::{Limit, Limits};
 use crate::message::{
     Change, Denial, Message, Notification, Outcome, Peer, Receipt, Request, RequestId, Response, Sent, Ticket, Turn,
@@ -14,7 +15,6 @@ use crate::message::{
 };
 use crate::wire::scan;
 use crate::wire::text::Text;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Bytes of a method's name that are kept for the audit, which cuts it anyway.
@@ -36,9 +36,9 @@ pub(super) struct Ledger {
     limits: Limits,
     policy: Arc<Policy>,
     record: Arc<Record>,
-    tickets: HashMap<Ticket, Holding>,
+    tickets: Map<Ticket, Holding>,
     /// Its own requests, each with the ticket that it carries on.
-    requests: HashMap<RequestId, Option<Ticket>>,
+    requests: Map<RequestId, Option<Ticket>>,
     sent: Vec<Sent>,
     bytes: usize,
     /// How often it sent in this turn, or tried to.
@@ -79,8 +79,8 @@ impl Ledger {
             limits,
             policy,
             record,
-            tickets: HashMap::new(),
-            requests: HashMap::new(),
+            tickets: Map::default(),
+            requests: Map::default(),
             sent: Vec::new(),
             bytes: 0,
             tries: 0,
@@ -433,7 +433,7 @@ impl Ledger {
                 let path = crate::log::named(&path);
                 return Err(format!("reading `{path}` needs the grant `file:{path}`"));
             }
-            let known = |session: &String| self.policy.may_name_any_session() || self.record.knows(session);
+            let known = |session: &str| self.policy.may_name_any_session() || self.record.knows(session);
             return match member("sessionId").filter(|session| !known(session)) {
                 Some(session) => Err(unknown_session(&session)),
                 None => Ok(()),

@@ -2,9 +2,10 @@
 //! tried and changed, for the audit.
 
 use crate::grants::{OwnServers, Profile};
+use crate::hash::Set;
 use crate::limits::{Limit, Limits};
 use crate::message::{Change, Denial, Peer};
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -51,7 +52,7 @@ pub struct Record {
 
 #[derive(Debug)]
 struct Kept {
-    sessions: HashSet<Arc<str>>,
+    sessions: Set<Arc<str>>,
     order: VecDeque<Arc<str>>,
     cpu: Bucket,
     messages: Bucket,
@@ -116,7 +117,7 @@ impl Record {
         Self {
             servers: Arc::default(),
             kept: Mutex::new(Kept {
-                sessions: HashSet::new(),
+                sessions: Set::default(),
                 order: VecDeque::new(),
                 cpu: Bucket::new(limits.get(Limit::CpuPerMinute)),
                 messages: Bucket::new(limits.get(Limit::MessagesPerMinute)),

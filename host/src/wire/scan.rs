@@ -72,17 +72,26 @@ pub(crate) enum Shape {
 
 /// A pointer's tokens, not decoded; none if it does not begin with a slash.
 pub(crate) fn tokens(pointer: &str) -> Option<impl Iterator<Item = &str>> {
-    let rest = match pointer.strip_prefix('/') {
+    let mut rest = match pointer.strip_prefix('/') {
         Some(rest) => Some(rest),
         None if pointer.is_empty() => None,
         None => return None,
     };
-    Some(rest.into_iter().flat_map(|rest| rest.split('/')))
+    Some(std::iter::from_fn(move || {
+        let from = rest?;
+        match from.bytes().position(|byte| byte == b'/') {
+            Some(at) => {
+                rest = Some(&from[at + 1..]);
+                Some(&from[..at])
+            }
+            None => rest.take(),
+        }
+    }))
 }
 
 /// Decodes a token; none if it has a `~` that RFC 6901 does not know.
 pub(crate) fn decode(token: &str) -> Option<Cow<'_, str>> {
-    if !token.contains('~') {
+    if token.bytes().all(|byte| byte != b'~') {
         return Some(Cow::Borrowed(token));
     }
     let mut parts = token.split('~');
@@ -123,12 +132,22 @@ pub(crate) fn find_start(text: &Text, pointer: &str) -> Option<usize> {
 }
 
 /// The decoded string at a pointer of one plain token, as messages carry session ids.
-pub fn string_member(text: &Text, key: &str) -> Option<String> {
+pub fn string_member<'t>(text: &'t Text, key: &str) -> Option<Cow<'t, str>> {
     let mut cursor = Cursor::new(text.pieces());
     cursor.skip_space();
-    match cursor.child(key)? {
-        Slot::Found { value, .. } => text.slice(value).decode(),
-        Slot::Missing { .. } => None,
+    let Step::Found { .. } = cursor.step(key)? else {
+        return None;
+    };
+    if cursor.peek()? != b'"' {
+        return None;
+    }
+    // Nearly all are short and plain, and are looked up as they stand there.
+    match cursor.string() {
+        (Cow::Borrowed(raw), false) => {
+            let plain = raw.get(1..raw.len() - 1)?;
+            std::str::from_utf8(plain).ok().map(Cow::Borrowed)
+        }
+        (raw, _) => serde_json::from_slice(&raw).ok().map(Cow::Owned),
     }
 }
 
@@ -275,7 +294,7 @@ impl<'a> Cursor<'a> {
         self.forward(1);
         let mut escaped = false;
         while self.at < self.piece.len() {
-            match memchr2(b'"', b'\\', &self.piece[self.at..]) {
+            match quote_or_escape(&self.piece[self.at..]) {
                 None => self.forward(self.piece.len() - self.at),
                 Some(found) => {
                     let quote = self.piece[self.at + found] == b'"';
@@ -328,8 +347,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The string at the cursor, a key, with its quotes, and whether there is an escape in it; leaves the cursor behind it.
-    fn key(&mut self) -> (Cow<'a, [u8]>, bool) {
+    /// The string at the cursor with its quotes, and whether there is an escape in it; leaves the cursor behind it.
+    fn string(&mut self) -> (Cow<'a, [u8]>, bool) {
         let start = self.offset();
         let (piece, at) = (self.piece, self.at);
         let escaped = self.skip_string();
@@ -350,7 +369,7 @@ impl<'a> Cursor<'a> {
 
     /// Whether the string at the cursor, a key, is the token; leaves the cursor behind it.
     fn key_is(&mut self, token: &str) -> bool {
-        let (raw, escaped) = self.key();
+        let (raw, escaped) = self.string();
         key_matches(&raw, escaped, token)
     }
 
@@ -430,7 +449,7 @@ impl<'a> Cursor<'a> {
                 _ => {}
             }
             let start = self.offset();
-            let (raw, _) = self.key();
+            let (raw, _) = self.string();
             self.skip_space();
             self.forward(1);
             self.skip_space();
@@ -461,6 +480,31 @@ impl<'a> Cursor<'a> {
             next_start,
         }
     }
+}
+
+/// The first quote or backslash. Keys and most values are so short that a call of a search for long texts costs more than the search.
+fn quote_or_escape(text: &[u8]) -> Option<usize> {
+    const NEAR: usize = 4;
+    let (words, _) = text.as_chunks::<8>();
+    for (number, word) in words.iter().take(NEAR).enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let found = zero_bytes(word ^ repeated(b'"')) | zero_bytes(word ^ repeated(b'\\'));
+        if found != 0 {
+            return Some(number * 8 + found.trailing_zeros() as usize / 8);
+        }
+    }
+    let looked_at = words.len().min(NEAR) * 8;
+    memchr2(b'"', b'\\', &text[looked_at..]).map(|found| looked_at + found)
+}
+
+/// A byte in all eight places.
+const fn repeated(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
+/// The topmost bit of the lowest byte that is zero, and perhaps of some above it.
+fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(repeated(1)) & !word & repeated(0x80)
 }
 
 fn key_matches(raw: &[u8], escaped: bool, token: &str) -> bool {

@@ -17,16 +17,13 @@ impl Driver {
                 proxy,
                 duration,
             } => self.timers.add(now + duration, Due::Sleep { proxy, operation }),
-            Effect::Restart { proxy, after } => self.timers.add(now + after, Due::Restart { proxy }),
-            Effect::Timer(at) => self.timers.add(at, Due::Chain),
-            Effect::Abort { proxy } => {
-                let slot = &mut self.slots[proxy];
-                slot.given_up += 1;
-                if let Some(give_up) = slot.give_up.take() {
-                    // It may be over just now.
-                    let _ = give_up.send(());
-                }
+            Effect::Restart { proxy, after } => {
+                // It may have failed while turns were taken ahead.
+                self.give_up(proxy);
+                self.timers.add(now + after, Due::Restart { proxy });
             }
+            Effect::Timer(at) => self.timers.add(at, Due::Chain),
+            Effect::Abort { proxy } => self.give_up(proxy),
             Effect::InitializeSent => self.timers.add(now + SILENCE, Due::Silence { agent: self.agents }),
             Effect::Forget { operation } => self.timers.forget(operation),
             Effect::SavedState {

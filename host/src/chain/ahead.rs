@@ -1,0 +1,88 @@
+//! What a proxy is going to get next: its turns can be taken ahead, on another thread, while the chain is busy with others. The chain
+//! itself goes on message by message, and asks for the result of each turn when its time has come.
+
+use super::parcel::{Body, Lane};
+use super::proxy::{OwnedWhat, Status, What};
+use super::router::Router;
+use crate::grants::is_mcp;
+use crate::message::{How, Message, Notification, Peer, Ticket, Turn};
+use crate::wire::text::Text;
+use std::sync::Arc;
+
+impl Router {
+    /// Turns that this proxy will have after the one at hand, as long as it keeps none of the messages: `most` at most, with so many bytes.
+    /// Only notifications are among them. A turn that was taken ahead may turn out not to come at all; then nothing must come of it.
+    pub fn turns_ahead(&mut self, index: usize, turn: &Turn, most: usize, mut bytes: usize) -> Vec<Turn> {
+        let proxy = &mut self.proxies[index];
+        if proxy.status != Status::Ready || proxy.is_busy() || turn.copy {
+            return Vec::new();
+        }
+        let owned = proxy
+            .tickets
+            .get(&turn.ticket)
+            .map(|owned| (&owned.what, owned.direction));
+        let Some((OwnedWhat::Notification { lane, .. }, direction)) = owned else {
+            return Vec::new();
+        };
+        let (lane, source) = (lane.clone(), direction.source());
+        let mut turns = Vec::new();
+        let mut fits = |params: Option<&Text>, count: usize| {
+            bytes = bytes.saturating_sub(params.map_or(0, Text::len));
+            bytes > 0 && count < most
+        };
+        for inbound in &proxy.inbox {
+            let What::Notification { method, params } = &inbound.what else {
+                return turns;
+            };
+            if !fits(params.as_ref(), turns.len()) {
+                return turns;
+            }
+            let session = proxy.session_of(inbound.ticket);
+            turns.push(ahead(inbound.source, inbound.ticket, (method, params), session));
+        }
+        let Lane::Session(session) = &lane else { return turns };
+        let seen = turn.session.as_ref();
+        for parcel in proxy.lanes[direction.index()].behind_one(session) {
+            let Body::Notification { method, params } = &parcel.body else {
+                break;
+            };
+            let intercepted = !is_mcp(method) && proxy.interests.of(direction, method) == Some(How::Intercept);
+            if !intercepted || !fits(params.as_ref(), turns.len()) {
+                break;
+            }
+            let ticket = *parcel.ticket.get_or_insert_with(|| {
+                self.next_number += 1;
+                self.next_number
+            });
+            turns.push(ahead(source, ticket, (method, params), seen.cloned()));
+        }
+        turns
+    }
+
+    /// Whether a turn that was taken ahead may still come.
+    pub fn may_come(&self, index: usize, ticket: Ticket) -> bool {
+        let proxy = &self.proxies[index];
+        proxy.tickets.contains_key(&ticket) || proxy.lanes.iter().any(|lanes| lanes.keeps(ticket))
+    }
+}
+
+fn ahead(
+    source: Peer,
+    ticket: Ticket,
+    (method, params): (&Arc<str>, &Option<Text>),
+    session: Option<Arc<str>>,
+) -> Turn {
+    Turn {
+        source,
+        ticket,
+        message: Message::Notification(Notification {
+            on_behalf_of: None,
+            method: method.clone(),
+            params: params.clone(),
+        }),
+        copy: false,
+        closed: Vec::new(),
+        replay: false,
+        session,
+    }
+}
