@@ -15,6 +15,7 @@ use crate::progress::Progress;
 use crate::results::Results;
 use crate::settings::Settings;
 use anyhow::Context;
+use std::process::Command;
 
 /// What one measurement is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +107,7 @@ impl Bench {
     /// Measures all that is wanted.
     pub(crate) fn run(&mut self, progress: &Progress) -> anyhow::Result<()> {
         let rounds = self.settings.rounds;
+        self.compile()?;
         for round in 0..rounds {
             for measure in ALL {
                 let rounds_of_it = (measure.rounds * rounds).div_ceil(5);
@@ -131,10 +133,27 @@ impl Bench {
         Ok(())
     }
 
+    /// Has all guests compiled, so that nothing but the cold start does that while it is measured.
+    fn compile(&self) -> anyhow::Result<()> {
+        let subject = Subject {
+            contestant: Contestant::Consort,
+            proxies: 1,
+        };
+        for edits in [Edits::Updates, Edits::All] {
+            self.start(subject, edits)?.initialize()?;
+        }
+        Ok(())
+    }
+
     /// Starts a chain, without a word to it.
     fn start(&self, subject: Subject, edits: Edits) -> anyhow::Result<Client> {
         let Subject { contestant, proxies } = subject;
         let command = self.programs.chain(contestant, proxies, edits)?;
+        self.start_with(command, proxies, edits)
+    }
+
+    /// Starts a chain with a command line of its own.
+    fn start_with(&self, command: Command, proxies: usize, edits: Edits) -> anyhow::Result<Client> {
         let log = self.programs.work.join("last.log");
         let edited = |yes: bool| if yes { proxies } else { 0 };
         let changes = Changes {

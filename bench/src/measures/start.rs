@@ -24,12 +24,14 @@ pub(super) fn run(bench: &mut Bench, subject: Subject) -> anyhow::Result<()> {
         bench.results.add(&metrics::START_WARM, contestant, proxies, taken);
     }
     if contestant == Contestant::Consort {
-        let cache = bench.programs.cache();
+        let cache = bench.programs.work.join("cold");
         if cache.exists() {
             fs::remove_dir_all(&cache).with_context(|| format!("cannot empty {}", cache.display()))?;
         }
+        let mut command = bench.programs.chain(contestant, proxies, Edits::Updates)?;
+        command.env("XDG_CACHE_HOME", &cache);
         let begun = Instant::now();
-        bench.start(subject, Edits::Updates)?.initialize()?;
+        bench.start_with(command, proxies, Edits::Updates)?.initialize()?;
         let taken = begun.elapsed().as_secs_f64() * 1e3;
         bench.results.add(&metrics::START_COLD, contestant, proxies, taken);
     }

@@ -48,7 +48,10 @@ impl Proxy for Marker {
     }
 
     async fn notification(&self, update: Notification) -> Outcome {
-        if update.params().is_string("/update/sessionUpdate", "agent_message_chunk") {
+        if update
+            .params()
+            .is_string("/update/sessionUpdate", "agent_message_chunk")
+        {
             mark(update.params(), "/update/content/text")?;
         }
         update.forward()
@@ -75,7 +78,8 @@ mod tests {
     #[test]
     fn each_has_its_mark() {
         let mut host =
-            Harness::start::<Marker>(serde_json::json!({"prompts": true, "updates": true, "permissions": true})).unwrap();
+            Harness::start::<Marker>(serde_json::json!({"prompts": true, "updates": true, "permissions": true}))
+                .unwrap();
         host.request_text(Client, "session/prompt", r#"{"prompt":[{"n":1.10}]}"#);
         assert_eq!(
             host.next().text(),
