@@ -25,18 +25,27 @@ struct Row {
     metric: &'static Metric,
     proxies: usize,
     rule: Rule,
-    /// Whether the figure is what one proxy adds.
-    each: bool,
+    /// The figure is what one proxy adds to so many others.
+    added_to: Option<usize>,
 }
 
 const fn row(what: &'static str, metric: &'static Metric, proxies: usize, rule: Rule) -> Row {
-    let each = false;
     Row {
         what,
         metric,
         proxies,
         rule,
-        each,
+        added_to: None,
+    }
+}
+
+const fn added(what: &'static str, metric: &'static Metric, to: usize) -> Row {
+    Row {
+        what,
+        metric,
+        proxies: 8,
+        rule: Rule::AtMost(0.3),
+        added_to: Some(to),
     }
 }
 
@@ -84,20 +93,18 @@ static ROWS: &[Row] = &[
         8,
         Rule::Own(1.5),
     ),
-    Row {
-        what: "memory that a proxy adds, idle",
-        metric: &metrics::MEMORY_IDLE,
-        proxies: 8,
-        rule: Rule::AtMost(0.3),
-        each: true,
-    },
-    Row {
-        what: "memory that a proxy adds, peak under load",
-        metric: &metrics::MEMORY_PEAK,
-        proxies: 8,
-        rule: Rule::AtMost(0.3),
-        each: true,
-    },
+    added(
+        "memory that a proxy adds, idle, 8 against none",
+        &metrics::MEMORY_IDLE,
+        0,
+    ),
+    added("the same, 8 against 1", &metrics::MEMORY_IDLE, 1),
+    added(
+        "memory that a proxy adds, peak under load, 8 against none",
+        &metrics::MEMORY_PEAK,
+        0,
+    ),
+    added("the same, 8 against 1", &metrics::MEMORY_PEAK, 1),
     row(
         "start with 8 proxies, compiled before, against none",
         &metrics::START_WARM,
@@ -147,18 +154,20 @@ pub(crate) fn judge(results: &Results) -> Vec<Judged> {
 impl Row {
     fn figure(&self, results: &Results, contestant: Contestant) -> Option<f64> {
         let figure = results.get(self.metric, contestant, self.proxies)?.median;
-        if !self.each {
+        let Some(to) = self.added_to else {
             return Some(figure);
-        }
-        let none = results.get(self.metric, contestant, 0)?.median;
-        Some((figure - none) / self.proxies as f64)
+        };
+        let fewer = results.get(self.metric, contestant, to)?.median;
+        Some((figure - fewer) / (self.proxies - to) as f64)
     }
 
     fn judge(&self, results: &Results) -> Judged {
         let consort = self.figure(results, Consort);
         let reference = self.figure(results, Reference);
         let none = results.get(self.metric, Consort, 0).map(|summary| summary.median);
-        let ratio = |numerator: Option<f64>, denominator: Option<f64>| Some(numerator? / denominator?);
+        let ratio = |numerator: Option<f64>, denominator: Option<f64>| {
+            Some(numerator? / denominator?).filter(|ratio| ratio.is_finite())
+        };
         let (ratio, required, met): (_, _, fn(f64, f64) -> bool) = match self.rule {
             Rule::Part(part) => (ratio(reference, consort), format!("≤ 1/{part}"), |ratio, part| {
                 ratio >= part
@@ -220,9 +229,12 @@ mod tests {
         assert_eq!(judged(&results, "prompt round trip, no proxies").met, Some(true));
         let updates = judged(&results, "updates, 8 proxies that edit each");
         assert_eq!((updates.consort, updates.met), (Some(39.0), None));
-        assert_eq!(judged(&results, "memory that a proxy adds, idle").met, Some(true));
         assert_eq!(
-            judged(&results, "memory that a proxy adds, peak under load").met,
+            judged(&results, "memory that a proxy adds, idle, 8 against none").met,
+            Some(true)
+        );
+        assert_eq!(
+            judged(&results, "memory that a proxy adds, peak under load, 8 against none").met,
             Some(false)
         );
         results.add(&metrics::UPDATES, Reference, 8, 1.0);

@@ -47,8 +47,8 @@ struct Cli {
 
 #[derive(Args)]
 struct Arguments {
-    /// Numbers of proxies
-    #[arg(long, value_delimiter = ',', default_values_t = [0, 1, 2, 4, 8, 16])]
+    /// Numbers of proxies [default: 0,1,2,4,8,16, with --quick 0,1,8]
+    #[arg(long, value_delimiter = ',', value_name = "N")]
     proxies: Vec<usize>,
     /// Rounds [default: 5, with --quick 2]
     #[arg(long)]
@@ -155,6 +155,9 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         contestants = Contestant::ALL.to_vec();
     }
     let mut proxies = arguments.proxies.clone();
+    if proxies.is_empty() {
+        proxies.extend(effort.pick(&[0, 1][..], &[0, 1, 8], &[0, 1, 2, 4, 8, 16]));
+    }
     proxies.sort_unstable();
     proxies.dedup();
     Ok(Settings {

@@ -34,6 +34,7 @@ metrics! {
     EARLY: "early", "answers that came before their own turn's updates, of a thousand", "‰", "proxies";
     OVERTAKEN: "overtaken", "answers overtaken by later updates, of a thousand", "‰", "proxies";
     MEMORY_IDLE: "memory-idle", "memory of conductor and proxies, idle after the start (PSS)", "MiB", "proxies";
+    MEMORY_RESIDENT: "memory-idle-rss", "the same with shared pages counted in each process (RSS)", "MiB", "proxies";
     MEMORY_PEAK: "memory-peak", "memory of conductor and proxies, peak under load (PSS)", "MiB", "proxies";
     THREADS: "threads", "threads of conductor and proxies", "", "proxies";
     PROCESSES: "processes", "processes of conductor and proxies", "", "proxies";

@@ -16,20 +16,20 @@ const TOP: f64 = 34.0;
 const BOTTOM: f64 = 40.0;
 const LEGEND: f64 = 34.0;
 
-/// The charts, where there are values for them.
-static CHARTS: &[&Metric] = &[
-    &metrics::ROUND_TRIP,
-    &metrics::UPDATES,
-    &metrics::PERMISSION,
-    &metrics::CPU,
-    &metrics::FLIGHT_64,
-    &metrics::MEMORY_IDLE,
-    &metrics::UNINTERESTED_TRIP,
-    &metrics::START_WARM,
-    &metrics::BIG_16,
-    &metrics::STALLED_PEAK,
-    &metrics::GROWTH_SESSIONS,
-    &metrics::GROWTH_REQUESTS,
+/// The charts with their titles, where there are values for them.
+static CHARTS: &[(&str, &Metric)] = &[
+    ("prompt round trip, every proxy edits (µs)", &metrics::ROUND_TRIP),
+    ("updates a second, every proxy edits each", &metrics::UPDATES),
+    ("permission round trip, every proxy edits (µs)", &metrics::PERMISSION),
+    ("CPU time for an update (µs)", &metrics::CPU),
+    ("prompts a second, 64 sessions at once", &metrics::FLIGHT_64),
+    ("memory, idle after the start (MiB)", &metrics::MEMORY_IDLE),
+    ("round trip past uninterested proxies (µs)", &metrics::UNINTERESTED_TRIP),
+    ("start to `initialize`, compiled before (ms)", &metrics::START_WARM),
+    ("16 MiB prompt, every proxy adds a block (ms)", &metrics::BIG_16),
+    ("memory while the client does not read (MiB)", &metrics::STALLED_PEAK),
+    ("round trip with so many sessions (µs)", &metrics::GROWTH_SESSIONS),
+    ("round trip with so many unanswered (µs)", &metrics::GROWTH_REQUESTS),
 ];
 
 fn colour(contestant: Contestant) -> &'static str {
@@ -72,7 +72,10 @@ impl Scale {
 
 /// The whole picture.
 pub(crate) fn svg(results: &Results) -> String {
-    let charts: Vec<String> = CHARTS.iter().filter_map(|metric| chart(metric, results)).collect();
+    let charts: Vec<String> = CHARTS
+        .iter()
+        .filter_map(|(title, metric)| chart(title, metric, results))
+        .collect();
     let rows = charts.len().div_ceil(COLUMNS);
     let (width, height) = (WIDTH * COLUMNS as f64, HEIGHT * rows as f64 + LEGEND);
     let mut svg = format!(
@@ -85,7 +88,7 @@ pub(crate) fn svg(results: &Results) -> String {
     for contestant in Contestant::ALL {
         if CHARTS
             .iter()
-            .any(|metric| !results.series(metric, contestant).is_empty())
+            .any(|(_, metric)| !results.series(metric, contestant).is_empty())
         {
             let colour = colour(contestant);
             let _ = writeln!(
@@ -106,7 +109,7 @@ pub(crate) fn svg(results: &Results) -> String {
 }
 
 /// One chart; none without values.
-fn chart(metric: &Metric, results: &Results) -> Option<String> {
+fn chart(title: &str, metric: &Metric, results: &Results) -> Option<String> {
     let all = Contestant::ALL.map(|contestant| (contestant, results.series(metric, contestant)));
     let mut columns: Vec<u64> = all
         .iter()
@@ -123,13 +126,8 @@ fn chart(metric: &Metric, results: &Results) -> Option<String> {
         LEFT + inner_width * (index as f64 + 0.5) / columns.len() as f64
     };
     let y = |value: f64| TOP + inner_height * (1.0 - scale.place(value));
-    let unit = match metric.unit {
-        "" => String::new(),
-        unit => format!(" ({unit})"),
-    };
-    let (title, middle) = (escaped(&format!("{}{unit}", metric.title)), LEFT + inner_width / 2.0);
-    let size = if title.chars().count() > 60 { 11 } else { 12 };
-    let mut svg = format!("<text class=\"title\" x=\"10\" y=\"20\" font-size=\"{size}\">{title}</text>\n");
+    let (title, middle) = (escaped(title), LEFT + inner_width / 2.0);
+    let mut svg = format!("<text class=\"title\" x=\"10\" y=\"20\">{title}</text>\n");
     for tick in scale.ticks() {
         let y = y(tick);
         let _ = writeln!(
@@ -139,7 +137,7 @@ fn chart(metric: &Metric, results: &Results) -> Option<String> {
             WIDTH - RIGHT,
             LEFT - 6.0,
             y + 4.0,
-            number(tick)
+            short(tick)
         );
     }
     for column in &columns {
@@ -148,7 +146,7 @@ fn chart(metric: &Metric, results: &Results) -> Option<String> {
             "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             x(*column),
             HEIGHT - BOTTOM + 17.0,
-            number(*column as f64)
+            short(*column as f64)
         );
     }
     let _ = writeln!(
@@ -158,7 +156,17 @@ fn chart(metric: &Metric, results: &Results) -> Option<String> {
         metric.over
     );
     for (contestant, points) in &all {
-        line(&mut svg, colour(*contestant), points, &x, &y);
+        let colour = colour(*contestant);
+        line(&mut svg, colour, points, &x, &y);
+        // What cannot have proxies is the limit for all that can.
+        if let ([(_, only)], false) = (points.as_slice(), contestant.has_proxies()) {
+            let y = y(only.median);
+            let _ = writeln!(
+                svg,
+                "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"{colour}\" stroke-dasharray=\"3 5\"/>",
+                WIDTH - RIGHT
+            );
+        }
     }
     Some(svg)
 }
@@ -186,6 +194,15 @@ fn line(svg: &mut String, colour: &str, points: &[(u64, Summary)], x: &dyn Fn(u6
             y(summary.most),
             y(summary.median)
         );
+    }
+}
+
+/// A number of an axis, which has little room.
+fn short(value: f64) -> String {
+    match value {
+        _ if value >= 1e6 => number(value / 1e6) + "M",
+        _ if value >= 1e4 => number(value / 1e3) + "k",
+        _ => number(value),
     }
 }
 

@@ -42,8 +42,8 @@ impl Settings {
     pub(crate) fn time(&self) -> Duration {
         self.effort.pick(
             Duration::from_millis(5),
-            Duration::from_millis(200),
-            Duration::from_millis(600),
+            Duration::from_millis(150),
+            Duration::from_millis(400),
         )
     }
 

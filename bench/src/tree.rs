@@ -4,16 +4,13 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::collections::HashMap;
 use std::fs;
 
-/// Ticks a second in `/proc/PID/stat`; the same on every Linux.
-const TICKS: f64 = 100.0;
-
 /// What the processes of a tree use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
-    /// User and system time, in microseconds.
-    pub(crate) cpu: f64,
     /// Memory in bytes, pages shared with others counted in part (PSS).
     pub(crate) memory: f64,
+    /// The same, pages shared with others counted in each (RSS).
+    pub(crate) resident: f64,
     pub(crate) threads: f64,
     pub(crate) processes: f64,
 }
@@ -65,39 +62,43 @@ pub(crate) fn usage(pids: &[u32]) -> Usage {
     let mut usage = Usage::default();
     for pid in pids {
         let Some(fields) = stat(*pid) else { continue };
-        let number = |at: usize| {
-            fields
-                .get(at)
-                .and_then(|field| field.parse::<f64>().ok())
-                .unwrap_or(0.0)
-        };
-        usage.cpu += (number(11) + number(12)) / TICKS * 1e6;
-        usage.threads += number(17);
+        usage.threads += fields
+            .get(17)
+            .and_then(|field| field.parse::<f64>().ok())
+            .unwrap_or(0.0);
         usage.processes += 1.0;
         usage.memory += memory(*pid);
+        usage.resident += rollup(*pid, "Rss:");
     }
     usage
 }
 
-/// The CPU time of processes, in microseconds.
+/// The CPU time of all threads of processes, in microseconds. `/proc/PID/stat` would have it in hundredths of a second; this leaves out
+/// threads that have ended, which none of those that carry messages does.
 pub(crate) fn cpu(pids: &[u32]) -> f64 {
-    let fields = pids.iter().filter_map(|pid| stat(*pid));
-    let ticks = fields.map(|fields| {
-        let number = |at: usize| {
-            fields
-                .get(at)
-                .and_then(|field| field.parse::<f64>().ok())
-                .unwrap_or(0.0)
-        };
-        number(11) + number(12)
-    });
-    ticks.sum::<f64>() / TICKS * 1e6
+    let mut nanoseconds = 0.0;
+    for pid in pids {
+        for thread in fs::read_dir(format!("/proc/{pid}/task"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+            let first = text.split_ascii_whitespace().next();
+            nanoseconds += first.and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+        }
+    }
+    nanoseconds / 1e3
 }
 
 /// The memory of a process in bytes, pages shared with others counted in part.
 pub(crate) fn memory(pid: u32) -> f64 {
+    rollup(pid, "Pss:")
+}
+
+fn rollup(pid: u32, key: &str) -> f64 {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
     let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<f64>().ok());
     kib.unwrap_or(0.0) * 1024.0
 }
@@ -124,10 +125,18 @@ mod tests {
         let own = std::process::id();
         let usage = usage(&[own]);
         assert!(
-            usage.memory > 100_000.0 && usage.threads >= 1.0 && usage.processes == 1.0,
+            usage.memory > 100_000.0
+                && usage.resident >= usage.memory
+                && usage.threads >= 1.0
+                && usage.processes == 1.0,
             "{usage:?}"
         );
         assert_eq!(members(own)[0], own);
+        let before = cpu(&[own]);
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < std::time::Duration::from_millis(20) {}
+        let used = cpu(&[own]) - before;
+        assert!(used > 0.0, "{used}");
     }
 
     #[test]

@@ -29,7 +29,10 @@ pub(super) fn run(bench: &mut Bench, subject: Subject) -> anyhow::Result<()> {
         }
         if let Some((_, client)) = &mut client {
             let slow = contestant == Contestant::Reference;
-            let count = bench.settings.effort.pick(1, 3, if slow { 3 } else { 7 });
+            let count = bench
+                .settings
+                .effort
+                .pick(1, if slow { 1 } else { 5 }, if slow { 2 } else { 7 });
             let taken = turns(client, mib << 20, count)?;
             bench.results.add(metric, contestant, proxies, taken / 1e3);
         }

@@ -45,7 +45,10 @@ pub(super) fn run(bench: &mut Bench, subject: Subject) -> anyhow::Result<()> {
     let begun = Instant::now();
     let mut peak = memory();
     let mut grown = Instant::now();
-    let steady = bench.settings.effort.pick(Duration::from_millis(50), STEADY, STEADY);
+    let steady = bench
+        .settings
+        .effort
+        .pick(Duration::from_millis(50), STEADY / 2, STEADY);
     while grown.elapsed() < steady && begun.elapsed() < LONGEST {
         thread::sleep(Duration::from_millis(20));
         let now = memory();
@@ -55,7 +58,7 @@ pub(super) fn run(bench: &mut Bench, subject: Subject) -> anyhow::Result<()> {
         peak = peak.max(now);
     }
     client.finish_turn(0)?;
-    thread::sleep(bench.settings.effort.pick(Duration::ZERO, GIVEN_BACK, GIVEN_BACK));
+    thread::sleep(bench.settings.effort.pick(Duration::ZERO, GIVEN_BACK / 3, GIVEN_BACK));
     bench
         .results
         .add(&metrics::STALLED_PEAK, contestant, proxies, peak / MIB);

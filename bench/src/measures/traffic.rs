@@ -49,6 +49,7 @@ pub(super) fn edited_updates(bench: &mut Bench, subject: Subject) -> anyhow::Res
         thread::sleep(REST);
         let usage = tree::usage(&members);
         add(&metrics::MEMORY_IDLE, usage.memory / MIB);
+        add(&metrics::MEMORY_RESIDENT, usage.resident / MIB);
         add(&metrics::THREADS, usage.threads);
         add(&metrics::PROCESSES, usage.processes);
     }
