@@ -222,7 +222,7 @@ mod tests {
         results.add(&metrics::ROUND_TRIP, Reference, 0, 100.0);
         results.add(&metrics::ROUND_TRIP, Consort, 0, 25.0);
         results.add(&metrics::UPDATES, Consort, 8, 39.0);
-        for (proxies, mib) in [(0, 4.0), (8, 6.4)] {
+        for (proxies, mib) in [(0, 4.0), (8, 6.3)] {
             results.add(&metrics::MEMORY_IDLE, Consort, proxies, mib);
             results.add(&metrics::MEMORY_PEAK, Consort, proxies, mib * 2.0);
         }

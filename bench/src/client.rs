@@ -1,9 +1,10 @@
 //! The client: writes prompts, reads what comes, and verifies all of it. Every wait has an end.
 
 use crate::chain::Process;
+use crate::expected::{Came, Changes, Expected};
 use crate::lines::Lines;
-use crate::wire::{self, Message, Order};
-use anyhow::{Context, bail};
+use crate::wire::{self, Order};
+use anyhow::bail;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
@@ -34,25 +35,8 @@ pub(crate) struct Client {
     lines: Lines,
     line: Vec<u8>,
     ids: u64,
-    /// Arrows before the text of each update.
-    arrows: usize,
-    /// Arrows before the title of each question.
-    question_arrows: usize,
-    /// Blocks before each prompt.
-    blocks: u64,
-    /// The number that the next update of each session has to have.
-    expected: Vec<u64>,
-    /// The number that the first update of the next turn of each session will have.
-    ordered: Vec<u64>,
+    expected: Expected,
     process: Process,
-}
-
-/// How a chain changes what goes through it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Changes {
-    pub(crate) arrows: usize,
-    pub(crate) question_arrows: usize,
-    pub(crate) blocks: usize,
 }
 
 impl Client {
@@ -68,11 +52,7 @@ impl Client {
             lines: Lines::default(),
             line: Vec::new(),
             ids: 0,
-            arrows: changes.arrows,
-            question_arrows: changes.question_arrows,
-            blocks: changes.blocks as u64,
-            expected: Vec::new(),
-            ordered: Vec::new(),
+            expected: Expected::new(changes),
             process,
         })
     }
@@ -97,8 +77,8 @@ impl Client {
 
     /// Opens sessions until there are so many.
     pub(crate) fn sessions(&mut self, count: usize) -> anyhow::Result<()> {
-        while self.expected.len() < count {
-            let batch = (count - self.expected.len()).min(64);
+        while self.expected.sessions() < count {
+            let batch = (count - self.expected.sessions()).min(64);
             let mut lines = String::new();
             for _ in 0..batch {
                 let id = self.next_id();
@@ -109,10 +89,7 @@ impl Client {
             self.write(lines.as_bytes())?;
             for _ in 0..batch {
                 match self.event()? {
-                    Event::Answer { .. } => {
-                        self.expected.push(0);
-                        self.ordered.push(0);
-                    }
+                    Event::Answer { .. } => self.expected.open(),
                     other => bail!("`session/new` was answered with {other:?}"),
                 }
             }
@@ -122,9 +99,7 @@ impl Client {
 
     /// Adds a prompt to what is written next; its id.
     pub(crate) fn prompt(&mut self, session: usize, mut order: Order) -> u64 {
-        order.first = self.ordered[session];
-        order.blocks = self.blocks;
-        self.ordered[session] += order.updates + order.later;
+        self.expected.order(session, &mut order);
         let id = self.next_id();
         wire::prompt(&mut self.line, id, session, order);
         id
@@ -188,12 +163,12 @@ impl Client {
 
     /// Whether all updates of a session have come that were ordered.
     pub(crate) fn is_complete(&self, session: usize) -> bool {
-        self.expected[session] == self.ordered[session]
+        self.expected.is_complete(session)
     }
 
     /// How many updates of a session have come.
     pub(crate) fn came(&self, session: usize) -> u64 {
-        self.expected[session]
+        self.expected.came(session)
     }
 
     /// The next thing that comes; a question is answered. Prompts that were added are written first if there is a wait.
@@ -209,44 +184,10 @@ impl Client {
                 }
             }
         };
-        let line = self.lines.bytes(range);
-        let message = Message::read(line);
-        match (message.method, message.id) {
-            (Some(b"session/update"), None) => {
-                let read = wire::read_update(line);
-                let found = read.and_then(|(arrows, name, number, _)| {
-                    let session: usize = name.strip_prefix('s')?.parse().ok()?;
-                    (session < self.expected.len()).then_some((arrows, session, number))
-                });
-                let Some((arrows, session, number)) = found else {
-                    bail!("an update came as {}", quoted(line));
-                };
-                let expected = self.expected[session];
-                if number != expected || number >= self.ordered[session] {
-                    bail!(
-                        "of session s{session}, update {number} came instead of {expected} ({} were ordered)",
-                        self.ordered[session]
-                    );
-                }
-                if arrows != self.arrows {
-                    bail!(
-                        "update {number} of session s{session} came with {arrows} edits instead of {}",
-                        self.arrows
-                    );
-                }
-                self.expected[session] += 1;
-                Ok(Event::Update { session })
-            }
-            (Some(b"session/request_permission"), Some(id)) => {
-                let title = wire::text(line, "\"title\":\"").unwrap_or_default();
-                let arrows = title.iter().take_while(|byte| **byte == b'>').count();
-                if arrows != self.question_arrows || &title[arrows..] != b"May I?" {
-                    bail!(
-                        "a question came, with {} edits expected, as {}",
-                        self.question_arrows,
-                        quoted(line)
-                    );
-                }
+        match self.expected.take(self.lines.bytes(range))? {
+            Came::Update { session } => Ok(Event::Update { session }),
+            Came::Answer { id } => Ok(Event::Answer { id }),
+            Came::Question { id } => {
                 let mut answer = Vec::new();
                 wire::answer(
                     &mut answer,
@@ -256,12 +197,6 @@ impl Client {
                 self.write(&answer)?;
                 Ok(Event::Question)
             }
-            (None, Some(id)) if memchr::memmem::find(line, b"\"result\":").is_some() => {
-                let id = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
-                let id = id.with_context(|| format!("an answer to nothing came: {}", quoted(line)))?;
-                Ok(Event::Answer { id })
-            }
-            _ => bail!("this came: {}", quoted(line)),
         }
     }
 
@@ -323,13 +258,5 @@ fn timeout() -> Timespec {
     Timespec {
         tv_sec: PATIENCE.as_secs() as i64,
         tv_nsec: 0,
-    }
-}
-
-fn quoted(line: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&line[..line.len().min(600)]);
-    match line.len() > 600 {
-        true => format!("{text}… ({} bytes)", line.len()),
-        false => text.into_owned(),
     }
 }

@@ -6,6 +6,7 @@ mod budget;
 mod chain;
 mod client;
 mod contestants;
+mod expected;
 mod lines;
 mod machine;
 mod measures;

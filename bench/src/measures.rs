@@ -9,8 +9,9 @@ mod traffic;
 mod uninterested;
 
 use crate::chain::Process;
-use crate::client::{Changes, Client};
+use crate::client::Client;
 use crate::contestants::{Contestant, Edits, Programs};
+use crate::expected::Changes;
 use crate::progress::Progress;
 use crate::results::Results;
 use crate::settings::Settings;

@@ -81,8 +81,7 @@ pub(crate) fn svg(results: &Results) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
          font-family=\"system-ui, sans-serif\" font-size=\"12\">\n\
-         <style>text {{ fill: #6e7781 }} .title {{ font-weight: 600; fill: #57606a }} .grid {{ stroke: #8c959f; stroke-opacity: .3 }}\n\
-         @media (prefers-color-scheme: dark) {{ text {{ fill: #9198a1 }} .title {{ fill: #c9d1d9 }} }}</style>\n"
+         <style>text {{ fill: #7d8590 }} .title {{ font-weight: 600 }} .grid {{ stroke: #8c959f; stroke-opacity: .3 }}</style>\n"
     );
     let mut left = LEFT;
     for contestant in Contestant::ALL {

@@ -132,11 +132,7 @@ fn sizes(bench: &mut Bench) -> anyhow::Result<()> {
         for kib in [1, 16, 64, 256, 1 << 10, 4 << 10, 16 << 10, 63 << 10] {
             if kib <= most {
                 let count = if kib < 1 << 10 { 200 } else { 7 };
-                let taken = turns(
-                    &mut client,
-                    kib << 10,
-                    bench.settings.effort.pick(1, count / 3, count as usize),
-                )?;
+                let taken = turns(&mut client, kib << 10, bench.settings.effort.pick(1, count / 3, count))?;
                 bench.results.add(metric, Contestant::Consort, kib as usize, taken);
             }
         }
