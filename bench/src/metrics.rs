@@ -51,6 +51,7 @@ metrics! {
     STALLED_AFTER: "stalled-after", "memory once the client has read all (PSS)", "MiB", "proxies";
     MANY_START: "many-start", "time to start so many chains of two proxies in one process, a chain", "ms", "chains";
     MANY_MEMORY: "many-memory", "memory of so many chains of two proxies in one process, a chain (PSS)", "KiB", "chains";
+    MANY_THREADS: "many-threads", "threads of a process with so many chains", "", "chains";
     MANY_TRIP: "many-round-trip", "prompt through each of so many chains in one process, one after the other: p50", "µs", "chains";
     GROWTH_SESSIONS: "growth-sessions", "prompt round trip with so many sessions, 1 proxy: p50", "µs", "sessions";
     GROWTH_SESSIONS_CPU: "growth-sessions-cpu", "CPU time for a prompt and its answer with so many sessions, 1 proxy", "µs", "sessions";

@@ -23,6 +23,7 @@ struct Measured {
     start: f64,
     memory: f64,
     trip: f64,
+    threads: f64,
 }
 
 pub(super) fn subjects(_: &Settings) -> Vec<Subject> {
@@ -37,15 +38,11 @@ pub(super) fn run(bench: &mut Bench, subject: Subject) -> anyhow::Result<()> {
     let counts = bench.settings.effort.pick(&[3][..], &[1, 100], &[1, 100, 1_000]);
     for count in counts {
         let measured = measure(bench, *count)?;
-        bench
-            .results
-            .add(&metrics::MANY_START, subject.contestant, *count, measured.start);
-        bench
-            .results
-            .add(&metrics::MANY_MEMORY, subject.contestant, *count, measured.memory);
-        bench
-            .results
-            .add(&metrics::MANY_TRIP, subject.contestant, *count, measured.trip);
+        let mut add = |metric, value| bench.results.add(metric, subject.contestant, *count, value);
+        add(&metrics::MANY_START, measured.start);
+        add(&metrics::MANY_MEMORY, measured.memory);
+        add(&metrics::MANY_THREADS, measured.threads);
+        add(&metrics::MANY_TRIP, measured.trip);
     }
     Ok(())
 }
