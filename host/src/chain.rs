@@ -22,6 +22,7 @@ mod proxy;
 mod recovery;
 mod restarts;
 mod router;
+mod routes;
 mod sessions;
 mod status;
 #[cfg(test)]

@@ -69,7 +69,7 @@ pub async fn check(options: &Options<'_>) -> Result<Report, Fault> {
     let own = manifest.as_ref().map(|(manifest, _)| manifest);
     let (policy, limits) = agree(own, options.grants, options.limits, DEFAULT_MAX_LINE);
     let on_failure = own.and_then(|manifest| manifest.on_failure).unwrap_or_default();
-    let loaded = Loaded::new(Arc::new(prepared), "proxy", limits, policy.clone(), false);
+    let loaded = Loaded::new(prepared, "proxy", limits, policy.clone(), false);
     let begun = Instant::now();
     let proxy = Started::new(loaded, options.configuration, on_failure).await?;
     let started = begun.elapsed();
@@ -109,7 +109,7 @@ pub async fn check(options: &Options<'_>) -> Result<Report, Fault> {
 }
 
 /// Compiles a component, in the time that a chain gives it.
-async fn load(file: &Path) -> Result<Prepared, Fault> {
+async fn load(file: &Path) -> Result<Arc<Prepared>, Fault> {
     let path = file.to_owned();
     let until = tokio::time::Instant::now() + COMPILE_TIME;
     let load = tokio::task::spawn_blocking(move || {

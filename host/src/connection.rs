@@ -19,9 +19,11 @@ pub use crate::chain::Role;
 use crate::grants::Grant;
 use crate::limits::Settings;
 use crate::message::OnFailure;
+use crate::sandbox::Sandbox;
 use crate::tap::OptionalTap;
 use anyhow::Context as _;
 pub(crate) use contained::contained;
+pub use load::sandbox;
 pub(crate) use load::{COMPILE_TIME, Started, agree, loaded_until, setup, unprotecting};
 use std::future::Future;
 use std::path::PathBuf;
@@ -60,6 +62,9 @@ pub struct ProxyOptions {
 pub struct ConnectionOptions {
     /// The proxies, client side first.
     pub proxies: Vec<ProxyOptions>,
+    /// The engine that the proxies run in, for a process with several connections: it costs memory and a thread, and keeps the code of
+    /// components for all of them. A connection makes one of its own otherwise.
+    pub sandbox: Option<Arc<Sandbox>>,
     /// The agent. Without one the chain is a proxy for the conductor on the client's streams.
     pub agent: Option<AgentCommand>,
     /// The longest line in bytes that is taken from either side.
@@ -116,6 +121,7 @@ pub async fn serve(options: ConnectionOptions, client: ClientStreams) -> anyhow:
 pub async fn serve_failure(role: Role, sentence: String, client: ClientStreams) -> anyhow::Result<Ending> {
     let options = ConnectionOptions {
         proxies: Vec::new(),
+        sandbox: None,
         agent: (role == Role::Agent).then(|| AgentCommand::new("none")),
         max_line: DEFAULT_MAX_LINE,
         grace: Duration::ZERO,

@@ -14,6 +14,7 @@ mod limits;
 mod meter;
 mod output;
 mod record;
+mod seen;
 mod state;
 
 pub use engine::{Loaded, Prepared, Sandbox, read_component};

@@ -4,15 +4,14 @@
 use consort::chain::{Effect, ProxySetup, Role, Router};
 use consort::grants::{Grant, Policy};
 use consort::limits::{Limit, Limits};
-use consort::message::OnFailure;
-use consort::sandbox::{Instance, Loaded, Prepared, Sandbox};
+use consort::message::{OnFailure, Registration};
+use consort::sandbox::{Instance, Loaded, Sandbox};
 use consort::wire::envelope;
 use consort::wire::lines::{Line, LineBuffer};
 use consort::wire::output::Output;
 use consort::wire::text::Text;
-use std::collections::HashMap;
 use std::io::IoSlice;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The longest line that such a chain takes.
@@ -29,26 +28,13 @@ pub struct Hops {
 impl Hops {
     /// A chain of these components, past `initialize`. Each gets what its manifest wishes for.
     pub async fn start(components: &[PathBuf]) -> Self {
-        let sandbox = Sandbox::new(consort::folders::cache().as_deref()).expect("the engine starts");
+        let sandbox = sandbox();
         let mut setups = Vec::new();
         let mut instances = Vec::new();
-        let mut known: HashMap<&PathBuf, Arc<Prepared>> = HashMap::new();
         for (index, component) in components.iter().enumerate() {
-            let prepared = known
-                .entry(component)
-                .or_insert_with(|| Arc::new(sandbox.load(component).expect("the component loads")))
-                .clone();
-            let wishes: Vec<Grant> = prepared
-                .manifest
-                .iter()
-                .flat_map(|(manifest, _)| manifest.wishes.iter().flatten())
-                .map(|(grant, _)| grant.clone())
-                .collect();
-            let limits = Limits::default();
-            let policy = Arc::new(Policy::new(wishes));
-            let loaded = Loaded::new(prepared, &format!("p{index}"), limits, policy, false);
-            let configuration = Text::of(&serde_json::json!({}));
-            let (instance, registration) = Instance::start(&loaded, configuration).await.expect("it starts");
+            let loaded = load(&sandbox, component, &format!("p{index}"));
+            let limits = loaded.limits;
+            let (instance, registration) = start(&loaded).await;
             instances.push(Some(instance));
             setups.push(ProxySetup {
                 name: loaded.name.clone(),
@@ -124,6 +110,42 @@ impl Hops {
     pub fn at_agent(&mut self) -> Vec<u8> {
         take(self.router.agent_output())
     }
+}
+
+/// A component whose instances are made again and again, as after a fault.
+pub struct Rebuilt(Loaded);
+
+impl Rebuilt {
+    /// Compiles it.
+    pub fn new(component: &Path) -> Self {
+        Self(load(&sandbox(), component, "rebuilt"))
+    }
+
+    /// Makes an instance, and calls its `start`.
+    pub async fn start(&self) -> Instance {
+        start(&self.0).await.0
+    }
+}
+
+fn sandbox() -> Sandbox {
+    Sandbox::new(consort::folders::cache().as_deref()).expect("the engine starts")
+}
+
+/// A component that gets what its manifest wishes for.
+fn load(sandbox: &Sandbox, component: &Path, name: &str) -> Loaded {
+    let prepared = sandbox.load(component).expect("the component loads");
+    let wishes: Vec<Grant> = prepared
+        .manifest
+        .iter()
+        .flat_map(|(manifest, _)| manifest.wishes.iter().flatten())
+        .map(|(grant, _)| grant.clone())
+        .collect();
+    Loaded::new(prepared, name, Limits::default(), Arc::new(Policy::new(wishes)), false)
+}
+
+async fn start(loaded: &Loaded) -> (Instance, Registration) {
+    let configuration = Text::of(&serde_json::json!({}));
+    Instance::start(loaded, configuration).await.expect("it starts")
 }
 
 fn message(line: Line) -> envelope::Incoming {

@@ -4,7 +4,7 @@
 
 use anyhow::{Context, bail, ensure};
 use consort::audit::{Audit, Level};
-use consort::connection::{ClientStreams, ConnectionOptions, DEFAULT_MAX_LINE, ProxyOptions, serve};
+use consort::connection::{self, ClientStreams, ConnectionOptions, DEFAULT_MAX_LINE, ProxyOptions, serve};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,6 +49,7 @@ fn options(proxies: usize, file: PathBuf, audit: &Path) -> anyhow::Result<Connec
     };
     Ok(ConnectionOptions {
         proxies: (0..proxies).map(proxy).collect(),
+        sandbox: Some(connection::sandbox()?),
         agent: None,
         max_line: DEFAULT_MAX_LINE,
         grace: Duration::from_secs(1),

@@ -43,6 +43,11 @@ impl Queue {
 }
 
 impl Lanes {
+    /// Whether nothing at all is held or kept back.
+    pub(super) fn is_free(&self) -> bool {
+        self.sessions.is_empty() && !self.everything.blocks()
+    }
+
     /// Whether `initialize` keeps everything back.
     pub(super) fn everything_blocks(&self) -> bool {
         self.everything.blocks()

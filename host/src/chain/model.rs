@@ -38,10 +38,15 @@ struct Memory {
     asleep: HashMap<u64, Turn>,
 }
 
+/// What came of turns, by ticket.
+type Results = HashMap<Ticket, Result<TurnResult, Fault>>;
+
 struct World {
     bench: Bench,
     manners: Vec<Manner>,
     memories: Vec<Memory>,
+    /// What came of turns that were taken ahead.
+    ahead: Vec<Results>,
     sleeps: Vec<(usize, u64)>,
     restarts: Vec<usize>,
     next: u64,
@@ -74,6 +79,7 @@ impl World {
         Self {
             bench: Bench::new(manners.iter().map(interests).collect()),
             memories: manners.iter().map(|_| Memory::default()).collect(),
+            ahead: manners.iter().map(|_| Results::default()).collect(),
             manners,
             sleeps: Vec::new(),
             restarts: Vec::new(),
@@ -189,17 +195,47 @@ impl World {
         let Some((index, turn)) = self.router().next_turn() else {
             return false;
         };
-        if may_trap && dice.roll(12) == 11 {
-            self.memories[index] = Memory::default();
-            let fault = Fault::new(Class::Trap, Phase::Receive, "unreachable");
-            self.router().finish_turn(index, Err(fault));
-        } else {
-            let result = self.behave(index, &turn);
-            self.router().finish_turn(index, Ok(result));
-        }
+        let result = match self.ahead[index].remove(&turn.ticket) {
+            Some(result) => result,
+            None => self.take(index, &turn, dice, may_trap),
+        };
+        self.router().finish_turn(index, result);
         self.effects();
         self.look();
         true
+    }
+
+    /// Takes a turn, and perhaps some of those after it.
+    fn take(&mut self, index: usize, turn: &Turn, dice: &mut Dice, may_trap: bool) -> Result<TurnResult, Fault> {
+        let (router, ahead) = (&self.bench.router, &mut self.ahead[index]);
+        ahead.retain(|ticket, _| router.may_come(index, *ticket));
+        // It has failed already, in a turn that has not come yet.
+        if let Some(fault) = ahead.values().find_map(|result| result.clone().err()) {
+            return Err(fault);
+        }
+        let row = match ahead.is_empty() && dice.roll(3) > 0 {
+            true => self.router().turns_ahead(index, turn, dice.roll(5), 1 << 20),
+            false => Vec::new(),
+        };
+        let first = self.one(index, turn, dice, may_trap);
+        let mut goes_on = first.as_ref().is_ok_and(|result| result.receipt == Receipt::Done);
+        for next in row {
+            if !goes_on {
+                break;
+            }
+            let result = self.one(index, &next, dice, may_trap);
+            goes_on = result.as_ref().is_ok_and(|result| result.receipt == Receipt::Done);
+            self.ahead[index].insert(next.ticket, result);
+        }
+        first
+    }
+
+    fn one(&mut self, index: usize, turn: &Turn, dice: &mut Dice, may_trap: bool) -> Result<TurnResult, Fault> {
+        if may_trap && dice.roll(12) == 11 {
+            self.memories[index] = Memory::default();
+            return Err(Fault::new(Class::Trap, Phase::Receive, "unreachable"));
+        }
+        Ok(self.behave(index, turn))
     }
 
     /// Notes what a proxy is given, unless it is one that holds messages up and so gets its own answers early.
@@ -311,7 +347,10 @@ impl World {
         while let Some(effect) = self.router().next_effect() {
             match effect {
                 Effect::Sleep { operation, proxy, .. } => self.sleeps.push((proxy, operation)),
-                Effect::Restart { proxy, .. } => self.restarts.push(proxy),
+                Effect::Restart { proxy, .. } => {
+                    self.ahead[proxy].clear();
+                    self.restarts.push(proxy);
+                }
                 _ => {}
             }
         }

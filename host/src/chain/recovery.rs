@@ -277,6 +277,7 @@ impl Router {
             Ok(registration) => {
                 self.audit.restarted(&proxy.name);
                 proxy.register(&registration);
+                self.routes.forget();
                 self.begin_replay(index);
             }
             Err(fault) => self.failed(index, None, &fault),

@@ -4,6 +4,7 @@ use super::conductor::{Dialect, Role};
 use super::lanes::{Kept, Lanes};
 use super::parcel::{Body, Call, CallId, Direction, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::proxy::{Hold, ProxyState, Status};
+use super::routes::Routes;
 use super::sessions::Sessions;
 use crate::audit::Recorder;
 use crate::grants::{OwnServers, ids_of};
@@ -139,6 +140,7 @@ pub struct Router {
     /// How the conductor above spells its methods.
     pub(super) dialect: Dialect,
     pub(super) proxies: Vec<ProxyState>,
+    pub(super) routes: Routes,
     pub(super) calls: Map<CallId, Call>,
     pub(super) ends: [End; 2],
     pub(super) sessions: Sessions,
@@ -201,6 +203,7 @@ impl Router {
             role,
             dialect: Dialect::Plain,
             proxies,
+            routes: Routes::default(),
             calls: Map::default(),
             ends: Default::default(),
             sessions: Sessions::default(),

@@ -1,5 +1,6 @@
 //! The chain by itself, one rule a test.
 
+mod ahead;
 mod audit;
 mod closed;
 mod holding;

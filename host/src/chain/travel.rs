@@ -3,6 +3,7 @@
 use super::parcel::{Body, CallId, Direction, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::proxy::Hold;
 use super::router::{Gate, Router};
+use super::routes::Route;
 use super::turns::Placing;
 use crate::message::{How, Ticket};
 use crate::wire::envelope::error_text;
@@ -17,8 +18,10 @@ impl Router {
     /// The same from behind a place that has seen it.
     pub(super) fn travel_past(&mut self, mut parcel: Parcel, last: Position) {
         let mut place = self.next_place(last, parcel.direction);
+        let route = self.routes.of(&parcel, &self.proxies);
         loop {
             match place {
+                Position::Proxy(index) if route.is_some_and(|route| self.goes_past(route, &parcel, index)) => {}
                 Position::Edge(edge) => {
                     let parcel = self.at_edge(edge, parcel);
                     self.show(&parcel, place);
@@ -31,6 +34,11 @@ impl Router {
             }
             place = self.next_place(place, parcel.direction);
         }
+    }
+
+    /// Whether a proxy has nothing to do with a message, and nothing that it could wait for.
+    fn goes_past(&self, route: Route, parcel: &Parcel, index: usize) -> bool {
+        !self.routes.leads_to(route, parcel, index) && self.proxies[index].lanes[parcel.direction.index()].is_free()
     }
 
     /// Goes on with a message that a proxy kept back.

@@ -210,6 +210,7 @@ impl Chain {
         });
         Ok(ConnectionOptions {
             proxies: self.proxies,
+            sandbox: None,
             agent,
             max_line: self.max_line,
             grace: self.grace,

@@ -65,6 +65,7 @@ pub(super) fn run(_arguments: &Arguments) -> anyhow::Result<u8> {
                 on_failure: None,
             })
             .collect(),
+        sandbox: None,
         agent: Some(agent::demo_agent()?),
         max_line: DEFAULT_MAX_LINE,
         grace: GRACE,

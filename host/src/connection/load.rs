@@ -69,6 +69,16 @@ pub(crate) fn setup(loaded: &Loaded, registration: Registration, on_failure: OnF
     }
 }
 
+/// An engine with the user's compile cache.
+///
+/// # Errors
+///
+/// If WebAssembly cannot run on this machine.
+pub fn sandbox() -> anyhow::Result<Arc<Sandbox>> {
+    let sandbox = Sandbox::new(folders::cache().as_deref()).context("WebAssembly cannot run on this machine")?;
+    Ok(Arc::new(sandbox))
+}
+
 /// Loads and starts all proxies.
 ///
 /// # Errors
@@ -84,8 +94,10 @@ pub(super) async fn start_all(options: &ConnectionOptions, audit: &Recorder) -> 
     if proxies.is_empty() {
         return Ok(Vec::new());
     }
-    let sandbox =
-        Arc::new(Sandbox::new(folders::cache().as_deref()).context("WebAssembly cannot run on this machine")?);
+    let sandbox = match &options.sandbox {
+        Some(sandbox) => sandbox.clone(),
+        None => sandbox()?,
+    };
     // A component that stands in the chain several times is loaded once.
     let mut files: Vec<&PathBuf> = proxies.iter().map(|proxy| &proxy.file).collect();
     files.sort();
@@ -93,7 +105,7 @@ pub(super) async fn start_all(options: &ConnectionOptions, audit: &Recorder) -> 
     let until = tokio::time::Instant::now() + COMPILE_TIME;
     let loads = all_until(until, files, |file| {
         let (sandbox, file) = (sandbox.clone(), file.clone());
-        move || sandbox.load(&file).map(Arc::new)
+        move || sandbox.load(&file)
     });
     let mut loads = std::pin::pin!(loads);
     let loaded = match tokio::time::timeout(SHOW_AFTER, &mut loads).await {

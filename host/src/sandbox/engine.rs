@@ -12,9 +12,10 @@ use crate::grants::Policy;
 use crate::limits::{Limit, Limits};
 use crate::log::ProxyLog;
 use crate::manifest::Manifest;
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use wasmtime::component::{Component, HasSelf, Linker};
@@ -29,6 +30,8 @@ pub struct Sandbox {
     linker: Linker<State>,
     cache: Option<Cache>,
     clock: Arc<Clock>,
+    /// What is in use, by the hash of the component: many connections share its code.
+    in_use: Mutex<HashMap<blake3::Hash, Weak<Prepared>>>,
 }
 
 /// A component that is ready to be instantiated.
@@ -113,28 +116,46 @@ impl Sandbox {
             linker,
             cache,
             clock,
+            in_use: Mutex::default(),
         })
     }
 
-    /// Reads, checks and compiles a component, or takes its compiled code from the cache. Blocks: up to seconds.
+    /// Reads, checks and compiles a component, or takes its compiled code from the cache, or from another connection that uses the same
+    /// component. Blocks: up to seconds.
     ///
     /// # Errors
     ///
     /// A load fault that names the file and what is wrong with it.
-    pub fn load(&self, file: &Path) -> Result<Prepared, Fault> {
+    pub fn load(&self, file: &Path) -> Result<Arc<Prepared>, Fault> {
         let source = read_component(file)?;
-        let description = describe::describe(&source)
+        let hash = blake3::hash(&source);
+        if let Some(prepared) = self.in_use().get(&hash).and_then(Weak::upgrade) {
+            return Ok(prepared);
+        }
+        let prepared = Arc::new(self.prepare(file, &source)?);
+        let mut in_use = self.in_use();
+        in_use.retain(|_, prepared| prepared.strong_count() > 0);
+        in_use.insert(hash, Arc::downgrade(&prepared));
+        Ok(prepared)
+    }
+
+    fn in_use(&self) -> MutexGuard<'_, HashMap<blake3::Hash, Weak<Prepared>>> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn prepare(&self, file: &Path, source: &[u8]) -> Result<Prepared, Fault> {
+        let description = describe::describe(source)
             .and_then(|description| description.check().map(|()| description))
             .map_err(|unsuitable| load(file, unsuitable.to_string()))?;
         let begun = Instant::now();
-        let cached = self.cache.as_ref().and_then(|cache| cache.get(&self.engine, &source));
+        let cached = self.cache.as_ref().and_then(|cache| cache.get(&self.engine, source));
         let (component, compiled) = match cached {
             Some(component) => (component, None),
             None => {
-                let component = Component::new(&self.engine, &source)
+                let component = Component::new(&self.engine, source)
                     .map_err(|error| load(file, format!("cannot be compiled: {}", chain(&error))))?;
                 if let Some(cache) = &self.cache {
-                    cache.put(&component, &source);
+                    cache.put(&component, source);
                 }
                 (component, Some(begun.elapsed()))
             }
@@ -156,7 +177,7 @@ impl Sandbox {
         Ok(Prepared {
             compiled,
             manifest: description.manifest.as_deref().map(Manifest::read),
-            sha256: sha256([&source]),
+            sha256: sha256([source]),
             pre,
             clock: self.clock.clone(),
         })
@@ -202,7 +223,7 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn start(engine: EngineWeak) -> anyhow::Result<Arc<Self>> {
-        let (send, receive) = std::sync::mpsc::sync_channel::<std::sync::Weak<Self>>(1);
+        let (send, receive) = std::sync::mpsc::sync_channel::<Weak<Self>>(1);
         let handle = thread::Builder::new().name("consort-clock".into()).spawn(move || {
             if let Ok(clock) = receive.recv() {
                 run(&engine, &clock);
@@ -233,7 +254,7 @@ impl Clock {
     }
 }
 
-fn run(engine: &EngineWeak, clock: &std::sync::Weak<Clock>) {
+fn run(engine: &EngineWeak, clock: &Weak<Clock>) {
     loop {
         thread::sleep(TICK);
         let Some(clock) = clock.upgrade() else { return };

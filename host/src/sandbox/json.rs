@@ -3,10 +3,10 @@
 use super::bindings::consort::proxy::json::{Content, Edit as WitEdit, Host, HostValue};
 use super::held::Share;
 use super::limits::{LARGE_TEXT, MAX_DEPTH};
+use super::seen::Seen;
 use super::state::State;
 use crate::message::Ticket;
 use crate::wire::edit::{self, Edit};
-use crate::wire::scan;
 use crate::wire::text::Text;
 use std::ops::Range;
 use wasmtime::Result;
@@ -24,6 +24,8 @@ pub struct Value {
     added: usize,
     /// Bytes that the proxy wrote, or more.
     written: usize,
+    /// Where the proxy has looked last.
+    seen: Option<Seen>,
 }
 
 impl Value {
@@ -34,6 +36,7 @@ impl Value {
             text,
             origin: None,
             added: 0,
+            seen: None,
         }
     }
 
@@ -62,6 +65,7 @@ impl State {
             origin,
             added: 0,
             written: 0,
+            seen: None,
         })
     }
 
@@ -102,14 +106,15 @@ impl State {
 impl State {
     /// Looks at what stands at a pointer.
     fn look<T>(
-        &self,
+        &mut self,
         value: &Resource<Value>,
-        pointer: &str,
+        pointer: String,
         look: impl FnOnce(&Value, Range<usize>) -> T,
     ) -> Result<Option<T>> {
-        let value = self.table.get(value)?;
+        let value = self.table.get_mut(value)?;
         let watch = self.meter.watch(value.text.len());
-        let seen = scan::find(&value.text, pointer).map(|range| look(value, range));
+        let place = Seen::find(&mut value.seen, &value.text, pointer);
+        let seen = place.map(|range| look(value, range));
         self.meter.works(watch.as_ref()).map_err(wasmtime::Error::new)?;
         Ok(seen)
     }
@@ -147,18 +152,21 @@ impl HostValue for State {
     }
 
     fn size(&mut self, value: Resource<Value>, pointer: String) -> Result<Option<u64>> {
-        self.look(&value, &pointer, |_, range| range.len() as u64)
+        self.look(&value, pointer, |_, range| range.len() as u64)
     }
 
     fn read(&mut self, value: Resource<Value>, pointer: String) -> Result<Option<String>> {
-        self.look(&value, &pointer, |value, range| value.text.slice(range).to_text())
+        self.look(&value, pointer, |value, range| value.text.slice(range).to_text())
     }
 
     fn get(&mut self, value: Resource<Value>, pointer: String) -> Result<Option<Resource<Value>>> {
-        let part = self.look(&value, &pointer, |value, range| Value {
+        let whole = pointer.is_empty();
+        let part = self.look(&value, pointer, |value, range| Value {
             text: value.text.slice(range),
-            origin: value.origin.filter(|_| pointer.is_empty()),
-            ..*value
+            origin: value.origin.filter(|_| whole),
+            added: value.added,
+            written: value.written,
+            seen: None,
         })?;
         part.map(|part| self.hand_out(part)).transpose()
     }
@@ -199,11 +207,20 @@ impl HostValue for State {
         if added > MAX_DEPTH {
             return Ok(Err(format!("the value would nest deeper than {MAX_DEPTH} levels")));
         }
-        let mut edited = self.table.get(&value)?.text.clone();
+        let before = self.table.get_mut(&value)?;
+        let (mut edited, mut seen) = (before.text.clone(), before.seen.take());
         // What it was given larger than that can still be made smaller.
         let most = self.max_message.max(edited.len());
         for edit in &checked {
-            edited = match edit::one(&edited, edit) {
+            let known = seen.take().filter(|_| checked.len() == 1);
+            let made = match (edit, known) {
+                (Edit::Replace(pointer, content), Some(known)) if let Some(place) = known.at(pointer) => {
+                    seen = Some(known.replaced(content.len()));
+                    Ok(edited.splice(place, content.pieces(), content.kept()))
+                }
+                (edit, _) => edit::one(&edited, edit),
+            };
+            edited = match made {
                 Ok(edited) if edited.len() > most => {
                     return Ok(Err(format!("the value would be larger than {most} bytes")));
                 }
@@ -218,6 +235,7 @@ impl HostValue for State {
             origin,
             added,
             written,
+            seen,
         };
         if let Err(reason) = self.held.exchange(value.share(), edited.share()) {
             return Ok(Err(reason));

@@ -113,15 +113,36 @@ pub(crate) fn index(token: &str) -> Option<usize> {
     (plain && (token == "0" || !token.starts_with('0'))).then(|| token.parse().ok())?
 }
 
+/// Where a pointer leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Where the container begins that its last token was looked up in; that of the value if there is no token.
+    pub(crate) container: usize,
+    /// The value.
+    pub(crate) value: Range<usize>,
+}
+
 /// Finds the value at a pointer. Looks at each byte once at most: on the way down no level is read to its end.
 pub(crate) fn find(text: &Text, pointer: &str) -> Option<Range<usize>> {
+    find_from(text, 0, pointer).map(|found| found.value)
+}
+
+/// The same from the beginning of a value inside the text.
+pub(crate) fn find_from(text: &Text, from: usize, pointer: &str) -> Option<Found> {
     let mut cursor = Cursor::new(text.pieces());
-    if !cursor.descend(pointer)? {
-        return Some(0..text.len());
-    }
+    cursor.seek(from);
+    let Some(container) = cursor.descend(pointer)? else {
+        return Some(Found {
+            container: from,
+            value: from..text.len(),
+        });
+    };
     let start = cursor.offset();
     cursor.skip_value();
-    Some(start..cursor.offset())
+    Some(Found {
+        container,
+        value: start..cursor.offset(),
+    })
 }
 
 /// Where the value at a pointer begins.
@@ -373,17 +394,18 @@ impl<'a> Cursor<'a> {
         key_matches(&raw, escaped, token)
     }
 
-    /// Goes to the value at a pointer, if there is one; says whether the pointer has a token.
-    fn descend(&mut self, pointer: &str) -> Option<bool> {
+    /// Goes to the value at a pointer, if there is one; says where the last token was looked up, if the pointer has one.
+    fn descend(&mut self, pointer: &str) -> Option<Option<usize>> {
         self.skip_space();
-        let mut deeper = false;
+        let mut container = None;
         for token in tokens(pointer)? {
+            container = Some(self.offset());
             match self.step(&decode(token)?)? {
-                Step::Found { .. } => deeper = true,
+                Step::Found { .. } => {}
                 Step::Missing(_) => return None,
             }
         }
-        Some(deeper)
+        Some(container)
     }
 
     /// Looks a token up in the container at the cursor; none if there is no container. Ends behind what it has looked at.

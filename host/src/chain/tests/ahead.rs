@@ -1,0 +1,98 @@
+//! Turns that are taken before the chain asks for them.
+
+use super::super::bench::{Bench, chunk, everything, pass, prompt};
+use crate::message::{Message, Ticket, Turn};
+
+fn tickets(turns: &[Turn]) -> Vec<Ticket> {
+    turns.iter().map(|turn| turn.ticket).collect()
+}
+
+#[test]
+fn what_waits_behind_a_notification_comes_next_under_the_tickets_told() {
+    let mut bench = Bench::new(vec![everything()]);
+    for number in 0..5 {
+        bench.agent(chunk("s", number));
+    }
+    let (index, first) = bench.turn();
+    assert!(bench.router.turns_ahead(index, &first, 0, 1 << 20).is_empty());
+    assert!(
+        bench.router.turns_ahead(index, &first, 9, 10).is_empty(),
+        "no more bytes than that"
+    );
+    let ahead = bench.router.turns_ahead(index, &first, 3, 1 << 20);
+    assert_eq!(ahead.len(), 3);
+    assert!(
+        ahead
+            .iter()
+            .all(|turn| turn.source == first.source && turn.session == first.session)
+    );
+    let numbers: Vec<_> = ahead
+        .iter()
+        .filter_map(|turn| turn.message.text())
+        .map(|text| text.to_text())
+        .collect();
+    assert!(
+        numbers[0].contains("\"n\":1") && numbers[2].contains("\"n\":3"),
+        "{numbers:?}"
+    );
+    // They are the same when they are asked for again.
+    assert_eq!(
+        tickets(&bench.router.turns_ahead(index, &first, 3, 1 << 20)),
+        tickets(&ahead)
+    );
+    let mut turn = first;
+    for next in &ahead {
+        assert!(bench.router.may_come(index, next.ticket));
+        bench.done(index, pass(&turn));
+        assert!(!bench.router.may_come(index, turn.ticket));
+        (_, turn) = bench.turn();
+        assert_eq!(turn.ticket, next.ticket);
+    }
+    bench.done(index, pass(&turn));
+    bench.pass_all();
+    assert_eq!(bench.at_client().len(), 5);
+}
+
+#[test]
+fn nothing_is_taken_ahead_of_what_may_be_held() {
+    let mut bench = Bench::new(vec![everything()]);
+    bench.client(prompt(1, "s"));
+    bench.client(chunk("s", 1));
+    let (index, turn) = bench.turn();
+    assert!(matches!(turn.message, Message::Request(_)));
+    assert!(
+        bench.router.turns_ahead(index, &turn, 9, 1 << 20).is_empty(),
+        "behind a request"
+    );
+    bench.done(index, pass(&turn));
+    bench.pass_all();
+    bench.agent(chunk("s", 2));
+    let (index, turn) = bench.turn();
+    bench.kept(index, Vec::new());
+    bench.agent(chunk("s", 3));
+    bench.agent(chunk("t", 4));
+    let (index, other) = bench.turn();
+    assert!(
+        bench.router.turns_ahead(index, &other, 9, 1 << 20).is_empty(),
+        "behind what is kept"
+    );
+    assert!(bench.router.may_come(index, turn.ticket));
+}
+
+#[test]
+fn after_a_fault_the_message_does_not_come_any_more_and_those_behind_it_do() {
+    let mut bench = Bench::new(vec![everything()]);
+    for number in 0..3 {
+        bench.agent(chunk("s", number));
+    }
+    let (index, first) = bench.turn();
+    let ahead = bench.router.turns_ahead(index, &first, 9, 1 << 20);
+    bench.trap(index);
+    assert_eq!(bench.at_client().len(), 1, "the message of the failed turn");
+    assert!(!bench.router.may_come(index, first.ticket));
+    assert_eq!(ahead.len(), 2);
+    assert!(
+        ahead.iter().all(|turn| bench.router.may_come(index, turn.ticket)),
+        "the new instance gets them"
+    );
+}

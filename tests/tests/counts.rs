@@ -1,0 +1,163 @@
+//! What a message costs, in counts that do not depend on how busy the machine is: instructions, by callgrind, and allocations. A change that
+//! makes a hop dearer fails here; one that makes it cheaper should lower the limits.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Messages between the two runs that are compared: what starting costs is in both.
+const MESSAGES: u64 = 400;
+
+/// Instructions may vary by so much, in percent: the C library and the compiler of the guests choose by processor.
+const TOLERANCE: u64 = 10;
+
+/// What a kind of message may cost with so many proxies.
+struct Limit {
+    kind: &'static str,
+    proxies: u64,
+    instructions: u64,
+    allocations: u64,
+}
+
+/// As measured when they were last set.
+const LIMITS: [Limit; 5] = [
+    Limit {
+        kind: "update",
+        proxies: 0,
+        instructions: 0,
+        allocations: 0,
+    },
+    Limit {
+        kind: "update",
+        proxies: 1,
+        instructions: 0,
+        allocations: 0,
+    },
+    Limit {
+        kind: "update",
+        proxies: 8,
+        instructions: 0,
+        allocations: 0,
+    },
+    Limit {
+        kind: "prompt",
+        proxies: 0,
+        instructions: 0,
+        allocations: 0,
+    },
+    Limit {
+        kind: "prompt",
+        proxies: 8,
+        instructions: 0,
+        allocations: 0,
+    },
+];
+
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    instructions: u64,
+    allocations: u64,
+}
+
+#[test]
+fn a_message_costs_no_more_than_it_did() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "valgrind is not installed, which counts instructions"
+        );
+        eprintln!("skipped: valgrind is not installed, which counts instructions");
+        return;
+    }
+    let hops = build();
+    let mut failures = Vec::new();
+    for limit in &LIMITS {
+        let each = |counts: fn(Counts) -> u64| {
+            let [some, more] = [1, 2].map(|times| counts(run(&hops, limit, MESSAGES * times)));
+            (more - some) / MESSAGES
+        };
+        let measured = Counts {
+            instructions: each(|counts| counts.instructions),
+            allocations: each(|counts| counts.allocations),
+        };
+        let Limit {
+            kind,
+            proxies,
+            instructions,
+            allocations,
+        } = limit;
+        println!("{kind} through {proxies}: {measured:?}");
+        let most = instructions + instructions * TOLERANCE / 100;
+        if measured.instructions > most || measured.allocations > *allocations {
+            failures.push(format!(
+                "a {kind} through {proxies} proxies takes {measured:?}, and may take {instructions} instructions (and {TOLERANCE} %) and \
+                 {allocations} allocations"
+            ));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Builds what takes the hops, optimised.
+fn build() -> PathBuf {
+    let root = consort_tests::root();
+    let output = Command::new("cargo")
+        .args([
+            "build",
+            "--profile",
+            "counts",
+            "-p",
+            "consort-tests",
+            "--bin",
+            "hops",
+            "--bin",
+            "consort-under-test",
+        ])
+        .current_dir(root)
+        .output()
+        .expect("cargo is there");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    target.join("counts/hops")
+}
+
+fn run(hops: &Path, limit: &Limit, messages: u64) -> Counts {
+    let folder = consort_tests::Directory::new();
+    let file = folder.path().join("counted");
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--compress-strings=no"])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg(hops)
+        .args([limit.kind.to_owned(), limit.proxies.to_string(), messages.to_string()])
+        .output()
+        .expect("valgrind runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    counted(&std::fs::read_to_string(&file).expect("callgrind has written its file"))
+}
+
+/// Reads callgrind's file: the total, and how often the allocator was called.
+fn counted(file: &str) -> Counts {
+    let mut lines = file.lines();
+    let mut called = HashMap::new();
+    let mut instructions = 0;
+    while let Some(line) = lines.next() {
+        if let Some(total) = line.strip_prefix("summary: ").or_else(|| line.strip_prefix("totals: ")) {
+            instructions = total.trim().parse().expect("the total is a number");
+        }
+        let Some(callee) = line.strip_prefix("cfn=") else {
+            continue;
+        };
+        let calls = lines.next().and_then(|line| line.strip_prefix("calls="));
+        let calls = calls.and_then(|calls| calls.split(' ').next()?.parse::<u64>().ok());
+        *called.entry(callee.to_owned()).or_insert(0) += calls.expect("callgrind says how often");
+    }
+    let allocates = |name: &&String| {
+        let name = name.trim_start_matches("_rjem_");
+        ["malloc", "mallocx", "calloc", "rallocx"].contains(&name)
+    };
+    let allocations = called.keys().filter(allocates).map(|name| called[name]).sum();
+    Counts {
+        instructions,
+        allocations,
+    }
+}
