@@ -1,7 +1,7 @@
 //! The agent's side of a connection: started, read, and its end told.
 
 use super::Ending;
-use super::driver::{DRAIN, Driver};
+use super::driver::{DRAIN, Driver, LINES};
 use super::streams::{Refused, parsed};
 use crate::agent::{Agent, ending};
 use crate::wire::envelope::error_text;
@@ -41,8 +41,13 @@ impl Driver {
     }
 
     pub(super) async fn agent_lines(&mut self) {
-        while let Some(line) = self.agent_lines.next_line() {
-            self.agent_line(line);
+        loop {
+            for _ in 0..LINES {
+                let Some(line) = self.agent_lines.next_line() else {
+                    return self.work().await;
+                };
+                self.agent_line(line);
+            }
             self.work().await;
         }
     }

@@ -43,6 +43,11 @@ impl Ahead {
         self.results.remove(at).map(|(_, result)| result)
     }
 
+    /// Whether something is there that the chain has not asked for.
+    pub(super) fn has_results(&self) -> bool {
+        !self.results.is_empty()
+    }
+
     /// Whether turns are being taken, so that another one has to wait.
     pub(super) fn is_away(&self) -> bool {
         self.away

@@ -45,6 +45,9 @@ pub(super) const DRAIN: Duration = Duration::from_millis(500);
 /// How long the last bytes for the client may take.
 const LAST_WRITE: Duration = Duration::from_secs(2);
 
+/// Lines that are taken in before there is a look at what proxies are to do: turns can be taken in a row when there are several.
+pub(super) const LINES: usize = 64;
+
 /// Pieces in one write.
 const SLICES: usize = 16;
 
@@ -351,8 +354,13 @@ impl Driver {
     }
 
     async fn client_lines(&mut self) {
-        while let Some(line) = self.client_lines.next_line() {
-            self.client_line(line);
+        loop {
+            for _ in 0..LINES {
+                let Some(line) = self.client_lines.next_line() else {
+                    return self.work().await;
+                };
+                self.client_line(line);
+            }
             self.work().await;
         }
     }

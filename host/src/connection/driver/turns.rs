@@ -31,7 +31,7 @@ impl Driver {
                 return;
             };
             match self.slots[index].ahead.take(turn.ticket) {
-                Some(result) => self.turn_ended(index, result),
+                Some(result) => self.turn_from_ahead(index, result),
                 None if self.slots[index].ahead.is_away() => self.slots[index].ahead.wait(turn),
                 None => self.take_turn(index, turn).await,
             }
@@ -110,10 +110,17 @@ impl Driver {
         self.router.finish_turn(index, result);
     }
 
+    fn turn_from_ahead(&mut self, index: usize, result: Result<TurnResult, Fault>) {
+        self.turn_ended(index, result);
+        if self.slots[index].ahead.has_results() {
+            self.router.prefer(index);
+        }
+    }
+
     /// Some turns in a row have ended, or all of them.
     pub(super) fn turns_came(&mut self, index: usize, results: Results, over: bool) {
         match self.slots[index].ahead.came(results, over) {
-            Some(Ok(result)) => self.turn_ended(index, result),
+            Some(Ok(result)) => self.turn_from_ahead(index, result),
             Some(Err(turn)) => self.waited.push((index, turn)),
             None => {}
         }
