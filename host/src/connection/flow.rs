@@ -23,6 +23,9 @@ const MAX_ANSWERS: usize = 16 * 1024 * 1024;
 /// Bytes that may wait for proxies before neither side is read any more.
 const MAX_QUEUED: usize = 8 * 1024 * 1024;
 
+/// The same while turns are being taken in a row, which ends by itself and soon: enough for several more.
+const MAX_QUEUED_IN_ROW: usize = 1024 * 1024;
+
 /// How long a client that waits for its agent may go unread. Then it is read on for a while, since only that shows whether it
 /// is still there.
 const MAX_UNREAD: Duration = Duration::from_secs(30);
@@ -40,7 +43,7 @@ impl Driver {
             None => 0,
         };
         self.client_open
-            && self.router.queued_bytes() + behind < MAX_QUEUED
+            && self.router.queued_bytes() + behind < self.most_queued()
             && self.waiting_for_agent() < self.most_to_agent()
             && self.router.refused_bytes()[0] < MAX_REFUSED
             && self.router.client_output().waiting() < MAX_TO_CLIENT + MAX_ANSWERS
@@ -49,10 +52,18 @@ impl Driver {
     /// Whether the agent is read now.
     pub(super) fn reads_agent(&mut self) -> bool {
         self.agent_open
-            && self.router.queued_bytes() < MAX_QUEUED
+            && self.router.queued_bytes() < self.most_queued()
             && self.router.client_output().waiting() < MAX_TO_CLIENT
             && self.router.refused_bytes()[1] < MAX_REFUSED
             && self.router.agent_output().waiting() < MAX_TO_AGENT + UNREAD_BYTES + MAX_ANSWERS
+    }
+
+    /// How much may wait for proxies now.
+    fn most_queued(&self) -> usize {
+        match self.takes_turns_ahead() {
+            true => MAX_QUEUED_IN_ROW,
+            false => MAX_QUEUED,
+        }
     }
 
     /// How much waits for the agent: for a proxy, all that waits for the conductor above.

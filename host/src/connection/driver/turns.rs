@@ -72,6 +72,11 @@ impl Driver {
         self.apart(async move { Event::Turns(index, number, unless(given_up, taken).await.map(Box::new)) });
     }
 
+    /// Whether turns are being taken in a row.
+    pub(in crate::connection) fn takes_turns_ahead(&self) -> bool {
+        self.slots.iter().any(|slot| slot.ahead.is_away())
+    }
+
     fn may_be_given_up(&mut self, index: usize) -> (u64, oneshot::Receiver<()>) {
         let slot = &mut self.slots[index];
         let (give_up, given_up) = oneshot::channel();
