@@ -20,8 +20,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(component) => component.into(),
         None => guests::guest_with(&consort_tests::consort_beside()?, "arrow"),
     };
-    // Looks up how the clock is asked, which takes a signal under valgrind: not in the middle of a turn.
-    let _ = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_time()
