@@ -19,7 +19,10 @@ impl Driver {
             } => self.timers.add(now + duration, Due::Sleep { proxy, operation }),
             Effect::Restart { proxy, after } => {
                 // It may have failed while turns were taken ahead.
-                self.give_up(proxy);
+                match self.slots[proxy].ahead.is_away() {
+                    true => self.give_up(proxy),
+                    false => self.slots[proxy].ahead.clear(),
+                }
                 self.timers.add(now + after, Due::Restart { proxy });
             }
             Effect::Timer(at) => self.timers.add(at, Due::Chain),
