@@ -1,11 +1,12 @@
 //! What a proxy is going to get next: its turns can be taken ahead, on another thread, while the chain is busy with others. The chain
 //! itself goes on message by message, and asks for the result of each turn when its time has come.
 
-use super::parcel::{Body, Lane};
+use super::parcel::{Body, Direction, Lane};
 use super::proxy::{OwnedWhat, Status, What};
 use super::router::Router;
 use crate::grants::is_mcp;
 use crate::message::{How, Message, Notification, Peer, Ticket, Turn};
+use crate::wire::envelope::Incoming;
 use crate::wire::text::Text;
 use std::sync::Arc;
 
@@ -57,6 +58,27 @@ impl Router {
             turns.push(ahead(source, ticket, (method, params), seen.cloned()));
         }
         turns
+    }
+
+    /// Whether a message of the agent would be kept back behind what a proxy holds in its session, and get to no proxy's inbox.
+    pub fn would_wait(&self, message: &Incoming) -> bool {
+        let Incoming::Notification { method, params } = message else {
+            return false;
+        };
+        // Without anything to do nothing is held that is done with soon.
+        if self.ready.is_empty() {
+            return false;
+        }
+        let lane = self.lane_of(method, params.as_ref());
+        for proxy in self.proxies.iter().rev() {
+            if proxy.lanes[Direction::Up.index()].session_blocks(&lane) {
+                return true;
+            }
+            if proxy.interests.of(Direction::Up, method).is_some() {
+                return false;
+            }
+        }
+        false
     }
 
     /// The next turn is this proxy's, if it has one: what was taken ahead is handed over in one go, so that the next proxy gets as much at

@@ -4,8 +4,8 @@ use super::Ending;
 use super::driver::{DRAIN, Driver, LINES};
 use super::streams::{Refused, parsed};
 use crate::agent::{Agent, ending};
-use crate::wire::envelope::error_text;
-use crate::wire::lines::{Line, LineBuffer};
+use crate::wire::envelope::{Incoming, error_text};
+use crate::wire::lines::LineBuffer;
 
 /// Lines of the agent that were no messages and are kept for an error.
 const KEPT_JUNK: usize = 3;
@@ -41,22 +41,22 @@ impl Driver {
     }
 
     pub(super) async fn agent_lines(&mut self) {
-        loop {
-            for _ in 0..LINES {
-                let Some(line) = self.agent_lines.next_line() else {
-                    return self.work().await;
-                };
-                self.agent_line(line);
+        let mut together = 0;
+        while let Some(line) = self.agent_lines.next_line() {
+            let line = parsed(line, self.options.max_line);
+            let waits = matches!(&line, Ok(message) if self.router.would_wait(message));
+            together = if waits && together < LINES { together + 1 } else { 0 };
+            if together == 0 {
+                self.work().await;
             }
-            self.work().await;
+            self.agent_line(line);
         }
+        self.work().await;
     }
 
-    pub(super) fn agent_line(&mut self, line: Line) {
-        match parsed(line, self.options.max_line) {
-            Ok(message) => {
-                self.router.from_agent(message);
-            }
+    fn agent_line(&mut self, line: Result<Incoming, Box<Refused>>) {
+        match line {
+            Ok(message) => self.router.from_agent(message),
             Err(refused) => {
                 let Refused {
                     malformed,
@@ -77,7 +77,7 @@ impl Driver {
     /// The agent's output has ended: so has the agent.
     pub(super) async fn agent_closed(&mut self) {
         if let Some(line) = self.agent_lines.last_line() {
-            self.agent_line(line);
+            self.agent_line(parsed(line, self.options.max_line));
             self.work().await;
         }
         self.agent_open = false;

@@ -45,7 +45,8 @@ pub(super) const DRAIN: Duration = Duration::from_millis(500);
 /// How long the last bytes for the client may take.
 const LAST_WRITE: Duration = Duration::from_secs(2);
 
-/// Lines that are taken in before there is a look at what proxies are to do: turns can be taken in a row when there are several.
+/// Lines of the agent that are taken in together if they would only wait for the one before them: so turns can be taken in a row. Others
+/// are taken in one by one, since what stands in a proxy's inbox when it fails goes past it.
 pub(super) const LINES: usize = 64;
 
 /// Pieces in one write.
@@ -354,13 +355,8 @@ impl Driver {
     }
 
     async fn client_lines(&mut self) {
-        loop {
-            for _ in 0..LINES {
-                let Some(line) = self.client_lines.next_line() else {
-                    return self.work().await;
-                };
-                self.client_line(line);
-            }
+        while let Some(line) = self.client_lines.next_line() {
+            self.client_line(line);
             self.work().await;
         }
     }

@@ -1,6 +1,6 @@
 //! Turns that are taken before the chain asks for them.
 
-use super::super::bench::{Bench, chunk, everything, pass, prompt};
+use super::super::bench::{Bench, chunk, everything, incoming, pass, prompt};
 use crate::message::{Message, Ticket, Turn};
 
 fn tickets(turns: &[Turn]) -> Vec<Ticket> {
@@ -95,4 +95,18 @@ fn after_a_fault_the_message_does_not_come_any_more_and_those_behind_it_do() {
         ahead.iter().all(|turn| bench.router.may_come(index, turn.ticket)),
         "the new instance gets them"
     );
+}
+
+#[test]
+fn only_what_gets_to_no_inbox_is_taken_in_together() {
+    let mut bench = Bench::new(vec![everything(), Vec::new(), everything(), Vec::new()]);
+    let waits = |bench: &Bench, value| bench.router.would_wait(&incoming(&value));
+    assert!(!waits(&bench, chunk("s", 1)), "nothing is held");
+    bench.agent(chunk("s", 1));
+    assert!(waits(&bench, chunk("s", 2)), "past whoever is not interested");
+    assert!(!waits(&bench, chunk("t", 3)), "another session gets to the inbox");
+    assert!(!waits(&bench, prompt(4, "s")), "so may a request");
+    let (index, turn) = bench.turn();
+    bench.done(index, pass(&turn));
+    assert!(!waits(&bench, chunk("s", 5)), "the last proxy is free again");
 }
