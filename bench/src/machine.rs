@@ -92,17 +92,10 @@ impl Machine {
     }
 }
 
-/// The date of a day since 1970, as year, month and day (UTC).
+/// The date of a day since 1970 (UTC).
 fn date(days: u64) -> String {
-    // Years that begin in March have the leap day at their end.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let of_month = of_year - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    format!("{}-{month:02}-{of_month:02}", era * 400 + year + next)
+    let (year, month, day) = consort::units::date(days);
+    format!("{year}-{month:02}-{day:02}")
 }
 
 #[cfg(test)]

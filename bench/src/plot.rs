@@ -109,13 +109,7 @@ pub(crate) fn svg(results: &Results) -> String {
 
 /// One chart; none without values.
 fn chart(title: &str, metric: &Metric, results: &Results) -> Option<String> {
-    let all = Contestant::ALL.map(|contestant| (contestant, results.series(metric, contestant)));
-    let mut columns: Vec<u64> = all
-        .iter()
-        .flat_map(|(_, points)| points.iter().map(|(at, _)| *at))
-        .collect();
-    columns.sort_unstable();
-    columns.dedup();
+    let (all, columns) = results.of_all(metric);
     let values = all.iter().flat_map(|(_, points)| points.iter());
     let scale = Scale::of(values.flat_map(|(_, summary)| [summary.least, summary.most]))?;
     let (inner_width, inner_height) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);

@@ -4,10 +4,13 @@ use crate::contestants::Contestant;
 use crate::metrics::{self, Metric};
 use crate::statistics::Summary;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The values of one figure of one contestant, by what it is measured over.
 type Series = BTreeMap<u64, Vec<f64>>;
+
+/// The same, summed up.
+pub(crate) type Points = Vec<(u64, Summary)>;
 
 /// What was measured so far.
 #[derive(Default)]
@@ -22,11 +25,18 @@ impl Results {
     }
 
     /// All points of a contestant, in order.
-    pub(crate) fn series(&self, metric: &Metric, contestant: Contestant) -> Vec<(u64, Summary)> {
+    pub(crate) fn series(&self, metric: &Metric, contestant: Contestant) -> Points {
         let series = self.values.get(&(metric.id, contestant)).into_iter().flatten();
         series
             .filter_map(|(at, values)| Some((*at, Summary::of(values)?)))
             .collect()
+    }
+
+    /// All points of all contestants, and what these are measured over, in order.
+    pub(crate) fn of_all(&self, metric: &Metric) -> (Vec<(Contestant, Points)>, Vec<u64>) {
+        let all = Contestant::ALL.map(|contestant| (contestant, self.series(metric, contestant)));
+        let columns: BTreeSet<u64> = all.iter().flat_map(|(_, points)| points).map(|(at, _)| *at).collect();
+        (all.into(), columns.into_iter().collect())
     }
 
     /// One point.

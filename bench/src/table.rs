@@ -1,7 +1,6 @@
 //! The tables, in Markdown that is aligned for terminals as well.
 
 use crate::budget::Judged;
-use crate::contestants::Contestant;
 use crate::machine::Machine;
 use crate::metrics::{self, Metric};
 use crate::results::Results;
@@ -52,13 +51,7 @@ fn budget(rows: &[Judged]) -> String {
 
 /// A contestant a line, and a column for each number of what it is measured over. None without any values.
 fn measure(metric: &Metric, results: &Results) -> Option<String> {
-    let all = Contestant::ALL.map(|contestant| (contestant, results.series(metric, contestant)));
-    let mut columns: Vec<u64> = all
-        .iter()
-        .flat_map(|(_, points)| points.iter().map(|(at, _)| *at))
-        .collect();
-    columns.sort_unstable();
-    columns.dedup();
+    let (all, columns) = results.of_all(metric);
     if columns.is_empty() {
         return None;
     }
@@ -155,6 +148,7 @@ pub(crate) fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contestants::Contestant;
 
     #[test]
     fn numbers_have_three_digits_that_count() {

@@ -98,6 +98,15 @@ pub enum Message {
 }
 
 impl Message {
+    /// A notification as a proxy gets it.
+    pub fn notification(method: Arc<str>, params: Option<Text>) -> Self {
+        Self::Notification(Notification {
+            on_behalf_of: None,
+            method,
+            params,
+        })
+    }
+
     /// The JSON text that it carries: params, result or error.
     pub fn text(&self) -> Option<&Text> {
         match self {

@@ -1,4 +1,4 @@
-//! Sizes and times as people write them.
+//! Sizes, times and dates as people write them.
 
 use std::time::Duration;
 
@@ -47,6 +47,23 @@ pub fn time(time: Duration) -> String {
         0 => format!("{} s", time.as_secs()),
         _ => format!("{} ms", time.as_millis()),
     }
+}
+
+/// Year, month and day (UTC) of a day since 1970.
+pub fn date(day: u64) -> (u64, u64, u64) {
+    // Years begin in March here, so that the day that comes and goes is the last one; an era has 400 of them.
+    let shifted = day + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let date = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, date)
 }
 
 #[cfg(test)]

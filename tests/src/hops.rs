@@ -8,9 +8,7 @@ use consort::message::{OnFailure, Registration};
 use consort::sandbox::{Instance, Loaded, Sandbox};
 use consort::wire::envelope;
 use consort::wire::lines::{Line, LineBuffer};
-use consort::wire::output::Output;
 use consort::wire::text::Text;
-use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -103,12 +101,12 @@ impl Hops {
 
     /// What has come out for the client.
     pub fn at_client(&mut self) -> Vec<u8> {
-        take(self.router.client_output())
+        self.router.client_output().take()
     }
 
     /// What has come out for the agent.
     pub fn at_agent(&mut self) -> Vec<u8> {
-        take(self.router.agent_output())
+        self.router.agent_output().take()
     }
 }
 
@@ -153,19 +151,4 @@ fn message(line: Line) -> envelope::Incoming {
         Line::Whole(line) => envelope::parse(&line).expect("the line is a message"),
         Line::TooLong(_) => panic!("the line is too long"),
     }
-}
-
-fn take(output: &mut Output) -> Vec<u8> {
-    let mut all = Vec::with_capacity(output.waiting());
-    while output.waiting() > 0 {
-        let mut slices = [IoSlice::new(&[]); 16];
-        let count = output.slices(&mut slices);
-        let before = all.len();
-        for slice in &slices[..count] {
-            all.extend_from_slice(slice);
-        }
-        let written = all.len() - before;
-        output.written(written);
-    }
-    all
 }

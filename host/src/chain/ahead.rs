@@ -5,7 +5,7 @@ use super::parcel::{Body, Direction, Lane};
 use super::proxy::{OwnedWhat, Status, What};
 use super::router::Router;
 use crate::grants::is_mcp;
-use crate::message::{How, Message, Notification, Peer, Ticket, Turn};
+use crate::message::{How, Message, Peer, Ticket, Turn};
 use crate::wire::envelope::Incoming;
 use crate::wire::text::Text;
 use std::sync::Arc;
@@ -106,11 +106,7 @@ fn ahead(
     Turn {
         source,
         ticket,
-        message: Message::Notification(Notification {
-            on_behalf_of: None,
-            method: method.clone(),
-            params: params.clone(),
-        }),
+        message: Message::notification(method.clone(), params.clone()),
         copy: false,
         closed: Vec::new(),
         replay: false,

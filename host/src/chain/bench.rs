@@ -13,7 +13,6 @@ use crate::wire::output::Output;
 use crate::wire::text::Text;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use std::io::IoSlice;
 use std::time::Duration;
 
 /// How long a proxy of the tests may hold a message.
@@ -48,18 +47,7 @@ pub(super) fn incoming(value: &Value) -> Incoming {
 }
 
 pub(super) fn take(output: &mut Output) -> Vec<Value> {
-    let mut bytes = Vec::new();
-    while output.waiting() > 0 {
-        let mut slices = [IoSlice::new(&[]); 8];
-        let count = output.slices(&mut slices);
-        let mut taken = 0;
-        for slice in &slices[..count] {
-            bytes.extend_from_slice(slice);
-            taken += slice.len();
-        }
-        output.written(taken);
-    }
-    let text = String::from_utf8(bytes).expect("lines are UTF-8");
+    let text = String::from_utf8(output.take()).expect("lines are UTF-8");
     text.lines()
         .map(|line| serde_json::from_str(line).expect("lines are JSON"))
         .collect()

@@ -4,7 +4,7 @@ use super::parcel::{Body, CallId, Direction, Lane, Parcel, Position, Requester, 
 use super::proxy::{Hold, Inbound, Owned, OwnedWhat, Status, What};
 use super::router::{Gate, Router};
 use crate::grants::is_mcp;
-use crate::message::{How, Message, Notification, Peer, Request, RequestId, Response, Ticket, Turn};
+use crate::message::{How, Message, Peer, Request, RequestId, Response, Ticket, Turn};
 use crate::wire::text::Text;
 use std::sync::Arc;
 use std::time::Duration;
@@ -228,12 +228,7 @@ impl Router {
     /// Something that a proxy is told, whatever its interests.
     pub(super) fn tell(&mut self, index: usize, source: Peer, method: Arc<str>, params: Option<Text>) {
         let ticket = self.number();
-        let message = Message::Notification(Notification {
-            on_behalf_of: None,
-            method,
-            params,
-        });
-        let what = What::Copy(message);
+        let what = What::Copy(Message::notification(method, params));
         self.enqueue(index, Inbound { source, ticket, what });
     }
 
@@ -268,11 +263,7 @@ impl Router {
                     params: params.clone(),
                 })
             }
-            Body::Notification { method, params } => Message::Notification(Notification {
-                on_behalf_of: None,
-                method: method.clone(),
-                params: params.clone(),
-            }),
+            Body::Notification { method, params } => Message::notification(method.clone(), params.clone()),
             Body::Response { .. } => return,
         };
         self.push_copy(index, parcel.direction.source(), ticket, message);
@@ -303,11 +294,7 @@ impl Router {
             Inbound {
                 source: Peer::Host,
                 ticket: news_ticket,
-                what: What::Copy(Message::Notification(Notification {
-                    on_behalf_of: None,
-                    method: "host/lost".into(),
-                    params: Some(params),
-                })),
+                what: What::Copy(Message::notification("host/lost".into(), Some(params))),
             }
         });
         self.wake(index);
@@ -387,11 +374,7 @@ fn message(what: &What) -> Message {
             method: method.clone(),
             params: params.clone(),
         }),
-        What::Notification { method, params } => Message::Notification(Notification {
-            on_behalf_of: None,
-            method: method.clone(),
-            params: params.clone(),
-        }),
+        What::Notification { method, params } => Message::notification(method.clone(), params.clone()),
         What::Response { own, outcome, .. } => Message::Response(Response {
             id: *own,
             outcome: outcome.clone(),

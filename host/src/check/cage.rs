@@ -18,7 +18,6 @@ use crate::wire::text::Text;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -430,17 +429,8 @@ impl Cage {
 
 /// Takes the lines that wait for one end.
 fn take(output: &mut Output) -> Vec<Value> {
-    let mut bytes = Vec::new();
-    while output.waiting() > 0 {
-        let mut slices = [IoSlice::new(&[]); 16];
-        let count = output.slices(&mut slices);
-        let before = bytes.len();
-        for slice in &slices[..count] {
-            bytes.extend_from_slice(slice);
-        }
-        output.written(bytes.len() - before);
-    }
-    bytes
+    output
+        .take()
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty())
         .map(|line| match line.len() {

@@ -5,7 +5,7 @@ use super::contained::contained;
 use super::driver::Event;
 use crate::chain::Router;
 use crate::fault::{Fault, Phase};
-use crate::message::{Message, Receipt, Sent, Ticket, Turn, TurnResult};
+use crate::message::{Receipt, Sent, Ticket, Turn, TurnResult};
 use crate::sandbox::Instance;
 use crate::wire::text::Text;
 use std::collections::VecDeque;
@@ -148,7 +148,7 @@ pub(super) async fn take(
 
 fn size(sent: &Sent) -> usize {
     match sent {
-        Sent::Message(_, message) => Message::text(message).map_or(0, Text::len),
+        Sent::Message(_, message) => message.text().map_or(0, Text::len),
         Sent::Release(_) => 0,
     }
 }

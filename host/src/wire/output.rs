@@ -112,6 +112,16 @@ impl Output {
         }
     }
 
+    /// Takes out everything that waits.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.settle();
+        self.waiting = 0;
+        self.ready.drain(..).fold(Vec::new(), |mut all, piece| {
+            all.extend_from_slice(&piece);
+            all
+        })
+    }
+
     /// Drops everything: nobody reads any more.
     pub fn clear(&mut self) {
         *self = Self::default();
