@@ -1,10 +1,7 @@
-//! Maps of what every message looks up. Their hash is seeded anew in each process, so that nobody outside can aim at one place, and takes
-//! a fraction of the time that the standard library's takes.
+//! Maps of what every message looks up under numbers that Consort itself gives. Nobody outside chooses the keys, so the hash may be one that
+//! takes a fraction of the time of the standard library's; names, and numbers that others choose, belong into that one's.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// A map with the quick hash.
 pub(crate) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
-
-/// A set with the quick hash.
-pub(crate) type Set<K> = HashSet<K, foldhash::fast::RandomState>;

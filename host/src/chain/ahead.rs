@@ -8,14 +8,25 @@ use crate::grants::is_mcp;
 use crate::message::{How, Message, Peer, Ticket, Turn};
 use crate::wire::envelope::Incoming;
 use crate::wire::text::Text;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 impl Router {
-    /// Turns that this proxy will have after the one at hand, as long as it keeps none of the messages: `most` at most, with so many bytes.
-    /// Only notifications are among them. A turn that was taken ahead may turn out not to come at all; then nothing must come of it.
-    pub fn turns_ahead(&mut self, index: usize, turn: &Turn, most: usize, mut bytes: usize) -> Vec<Turn> {
+    /// Turns that this proxy will have after the one at hand, as long as it keeps none of the messages: as many as this, with so many
+    /// bytes, or none. Only notifications are among them. They have to be taken in a row now, and [`Self::row_over`] has to be told. A turn
+    /// that was taken ahead may turn out not to come at all; then nothing must come of it.
+    pub fn turns_ahead(&mut self, index: usize, turn: &Turn, many: RangeInclusive<usize>, bytes: usize) -> Vec<Turn> {
+        let turns = self.behind(index, turn, *many.end(), bytes);
+        if turns.len() < *many.start() {
+            return Vec::new();
+        }
+        self.proxies[index].row = turns.iter().map(|turn| turn.ticket).collect();
+        turns
+    }
+
+    fn behind(&mut self, index: usize, turn: &Turn, most: usize, mut bytes: usize) -> Vec<Turn> {
         let proxy = &mut self.proxies[index];
-        if proxy.status != Status::Ready || proxy.is_busy() || turn.copy {
+        if proxy.status != Status::Ready || proxy.is_busy() || turn.copy || !proxy.row.is_empty() {
             return Vec::new();
         }
         let owned = proxy
@@ -58,6 +69,16 @@ impl Router {
             turns.push(ahead(source, ticket, (method, params), seen.cloned()));
         }
         turns
+    }
+
+    /// No more turns of the row are taken: these are all that the instance had.
+    pub fn row_over(&mut self, index: usize, taken: impl Fn(Ticket) -> bool) {
+        self.proxies[index].row.retain(|ticket| taken(*ticket));
+    }
+
+    /// What was to be told with a turn that the instance had ahead, and so has not heard, is told with the next one.
+    pub fn tell_later(&mut self, index: usize, closed: Vec<Ticket>) {
+        self.proxies[index].closed.extend(closed);
     }
 
     /// Whether a message of the agent would be kept back behind what a proxy holds in its session, and get to no proxy's inbox.

@@ -1,9 +1,8 @@
 //! Order at one proxy in one direction: what is held keeps back what comes behind it in its lane.
 
 use super::parcel::{Body, Lane, Parcel};
-use crate::hash::Map;
 use crate::message::Ticket;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Bytes that may be kept back at one proxy in one direction: as much as the largest line, unless a user sets that higher.
@@ -13,7 +12,7 @@ const MAX_KEPT: usize = 64 * 1024 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     everything: Queue,
-    sessions: Map<Arc<str>, Queue>,
+    sessions: HashMap<Arc<str>, Queue>,
     kept: usize,
     kept_messages: usize,
 }

@@ -7,7 +7,7 @@ use crate::fault::{Class, Fault, Phase};
 use crate::message::{How, Interest, Message, Peer, Receipt, Sent, Ticket, Turn, TurnResult};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What a proxy does with its messages.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,8 @@ enum Manner {
     Pass,
     OwnId,
     Late,
+    /// Keeps every third notification until a sleep is over, and says something of its own in every turn.
+    Third,
     Observe,
     Idle,
 }
@@ -36,6 +38,9 @@ struct Memory {
     own: HashMap<u64, (Peer, Ticket)>,
     /// Sleeps: the message to pass on afterwards.
     asleep: HashMap<u64, Turn>,
+    /// Requests that it has passed on without an id, until it hears that they have ended.
+    passed: HashSet<Ticket>,
+    turns: u64,
 }
 
 /// What came of turns, by ticket.
@@ -192,11 +197,14 @@ impl World {
 
     /// One turn of some proxy; says whether there was one.
     fn turn(&mut self, dice: &mut Dice, may_trap: bool) -> bool {
-        let Some((index, turn)) = self.router().next_turn() else {
+        let Some((index, mut turn)) = self.router().next_turn() else {
             return false;
         };
         let result = match self.ahead[index].remove(&turn.ticket) {
-            Some(result) => result,
+            Some(result) => {
+                self.router().tell_later(index, std::mem::take(&mut turn.closed));
+                result
+            }
             None => self.take(index, &turn, dice, may_trap),
         };
         self.router().finish_turn(index, result);
@@ -214,7 +222,7 @@ impl World {
             return Err(fault);
         }
         let row = match ahead.is_empty() && dice.roll(3) > 0 {
-            true => self.router().turns_ahead(index, turn, dice.roll(5), 1 << 20),
+            true => self.router().turns_ahead(index, turn, 1..=dice.roll(5), 1 << 20),
             false => Vec::new(),
         };
         let first = self.one(index, turn, dice, may_trap);
@@ -227,6 +235,8 @@ impl World {
             goes_on = result.as_ref().is_ok_and(|result| result.receipt == Receipt::Done);
             self.ahead[index].insert(next.ticket, result);
         }
+        let ahead = &self.ahead[index];
+        self.bench.router.row_over(index, |ticket| ahead.contains_key(&ticket));
         first
     }
 
@@ -256,10 +266,13 @@ impl World {
     }
 
     fn behave(&mut self, index: usize, turn: &Turn) -> TurnResult {
-        if !matches!(self.manners[index], Manner::Late) {
+        let manner = self.manners[index];
+        if !matches!(manner, Manner::Late | Manner::Third) {
             self.note_given(index, turn);
         }
+        let number = self.number();
         let memory = &mut self.memories[index];
+        memory.turns += 1;
         let mut receipt = Receipt::Done;
         let mut sent = Vec::new();
         let onward = if turn.source == Peer::Client {
@@ -269,6 +282,7 @@ impl World {
         };
         for closed in &turn.closed {
             memory.asleep.retain(|_, turn| turn.ticket != *closed);
+            memory.passed.remove(closed);
         }
         match &turn.message {
             _ if turn.copy => {
@@ -304,7 +318,7 @@ impl World {
                     sent = super::bench::pass(&slept);
                 }
             }
-            Message::Request(asked) => match self.manners[index] {
+            Message::Request(asked) => match manner {
                 Manner::OwnId => {
                     memory.next += 1;
                     memory.own.insert(memory.next, (turn.source, turn.ticket));
@@ -322,9 +336,12 @@ impl World {
                     ));
                 }
                 Manner::Late if !turn.replay => sent.push(sleep(memory, turn)),
-                _ => sent = super::bench::pass(turn),
+                _ => {
+                    sent = super::bench::pass(turn);
+                    memory.passed.insert(turn.ticket);
+                }
             },
-            Message::Notification(noted) => match self.manners[index] {
+            Message::Notification(noted) => match manner {
                 Manner::OwnId => {
                     let params = noted
                         .params
@@ -333,12 +350,17 @@ impl World {
                         .unwrap_or(Value::Null);
                     sent.push(notify(onward, Some(turn.ticket), &noted.method, params));
                 }
-                Manner::Late => {
+                Manner::Third if memory.turns % 3 != 0 => sent = super::bench::pass(turn),
+                Manner::Late | Manner::Third => {
                     receipt = Receipt::Kept;
                     sent.push(sleep(memory, turn));
                 }
                 _ => sent = super::bench::pass(turn),
             },
+        }
+        if matches!(manner, Manner::Third) && !turn.replay {
+            let own = json!({"sessionId": format!("of proxy {index}"), "n": number});
+            sent.push(notify(Peer::Client, None, "note", own));
         }
         TurnResult { receipt, sent }
     }
@@ -439,7 +461,7 @@ proptest! {
 
     #[test]
     fn whatever_happens(
-        manners in prop::collection::vec(prop::sample::select(vec![Manner::Pass, Manner::OwnId, Manner::Late, Manner::Observe, Manner::Idle]), 0..4),
+        manners in prop::collection::vec(prop::sample::select(vec![Manner::Pass, Manner::OwnId, Manner::Late, Manner::Third, Manner::Observe, Manner::Idle]), 0..4),
         rolls in prop::collection::vec(any::<u32>(), 0..400),
     ) {
         let mut world = World::new(manners);
@@ -465,7 +487,7 @@ proptest! {
             }
         }
         // Answers keep their place among notifications too; towards the agent they may pass what a proxy keeps for later.
-        let keeps = world.manners.iter().any(|manner| matches!(manner, Manner::Late));
+        let keeps = world.manners.iter().any(|manner| matches!(manner, Manner::Late | Manner::Third));
         for (side, arrived) in world.arrived.iter().enumerate().filter(|(side, _)| *side == 1 || !keeps) {
             for (session, arrived) in arrived {
                 let mut sorted = arrived.clone();
@@ -480,7 +502,11 @@ proptest! {
         }
         let router = &world.bench.router;
         prop_assert!(router.calls.is_empty(), "calls are left: {:?}", router.calls);
-        for proxy in &router.proxies {
+        for (proxy, memory) in router.proxies.iter().zip(&world.memories) {
+            for ticket in &memory.passed {
+                prop_assert!(proxy.closed.contains(ticket), "nobody tells that {} has ended", ticket);
+            }
+            prop_assert!(proxy.row.is_empty(), "a row is left: {:?}", proxy.row);
             prop_assert_eq!(proxy.bytes_of_others(), 0);
             prop_assert!(proxy.tickets.is_empty(), "tickets are left: {:?}", proxy.tickets);
             prop_assert!(proxy.requests.is_empty(), "requests are left: {:?}", proxy.requests);

@@ -10,7 +10,7 @@ use crate::hash::Map;
 use crate::log::ProxyLog;
 use crate::message::{Message, OnFailure, Outcome, Peer, Registration, RequestId, Ticket};
 use crate::wire::text::Text;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -82,10 +82,13 @@ pub(super) struct ProxyState {
     lost: u64,
     /// The message of the turn that runs now.
     pub(super) running: Option<Inbound>,
+    /// Messages whose turns its instance has had already, or has now, in that order: what else waits comes after them, so that the
+    /// chain hears of everything in the order in which the instance did it.
+    pub(super) row: VecDeque<Ticket>,
     /// Whether it is in the queue of proxies that have something to do.
     pub(super) queued: bool,
     pub(super) tickets: Map<Ticket, Owned>,
-    pub(super) requests: Map<RequestId, Target>,
+    pub(super) requests: HashMap<RequestId, Target>,
     pub(super) lanes: [Lanes; 2],
     /// Tickets that ended since its last turn.
     pub(super) closed: Vec<Ticket>,
@@ -234,9 +237,10 @@ impl ProxyState {
             copy_bytes: 0,
             lost: 0,
             running: None,
+            row: VecDeque::new(),
             queued: false,
             tickets: Map::default(),
-            requests: Map::default(),
+            requests: HashMap::default(),
             lanes: Default::default(),
             closed: Vec::new(),
             restarts: Restarts::default(),
@@ -267,7 +271,7 @@ impl ProxyState {
     pub(super) fn can_run(&self) -> bool {
         self.running.is_none()
             && match self.status {
-                Status::Ready if self.is_busy() => self.inbox.iter().any(is_answer),
+                Status::Ready if self.is_busy() => !self.row.is_empty() || self.inbox.iter().any(is_answer),
                 Status::Ready => !self.inbox.is_empty() || !self.copies.is_empty(),
                 Status::Replaying => matches!(
                     self.inbox.front().map(|inbound| &inbound.what),
@@ -341,11 +345,29 @@ impl ProxyState {
         self.inbox.drain(..).collect()
     }
 
+    /// The message of the next turn that was taken ahead.
+    fn next_in_row(&mut self) -> Option<Inbound> {
+        while let Some(ticket) = self.row.front() {
+            if let Some(at) = self.inbox.iter().position(|inbound| inbound.ticket == *ticket) {
+                self.row.pop_front();
+                return self.inbox.remove(at);
+            }
+            if self.lanes.iter().any(|lanes| lanes.keeps(*ticket)) {
+                // Only behind `initialize`, which must not wait in turn.
+                return None;
+            }
+            self.row.pop_front();
+        }
+        None
+    }
+
     /// The next message, and whether it comes from the inbox: what it owns first, then copies.
     /// Without what comes from the host if that is to wait.
     pub(super) fn next(&mut self, without_host: bool) -> Option<(Inbound, bool)> {
         let of_others = |inbound: &Inbound| !without_host || inbound.source != Peer::Host;
-        let next = if self.status == Status::Ready && self.is_busy() {
+        let next = if let Some(inbound) = self.next_in_row() {
+            Some(inbound)
+        } else if self.status == Status::Ready && self.is_busy() {
             let wanted = |inbound: &Inbound| is_answer(inbound) && of_others(inbound);
             let at = self.inbox.iter().position(wanted)?;
             self.inbox.remove(at)

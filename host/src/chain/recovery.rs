@@ -51,6 +51,7 @@ impl Router {
         let proxy = &mut self.proxies[index];
         proxy.drop_copies();
         proxy.closed.clear();
+        proxy.row.clear();
         proxy.drain_inbox()
     }
 

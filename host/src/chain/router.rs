@@ -18,7 +18,7 @@ use crate::wire::output::Output;
 use crate::wire::scan;
 use crate::wire::text::Text;
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -108,7 +108,7 @@ pub struct ProxySetup {
 pub(super) struct End {
     pub(super) output: Output,
     /// The peer's own requests that wait for an answer.
-    pub(super) ids: Map<Id, CallId>,
+    pub(super) ids: HashMap<Id, CallId>,
     /// How many requests of the peer wait for an answer.
     pub(super) open: usize,
     /// Bytes of Consort's own answers that may still be among what waits.
@@ -172,7 +172,7 @@ pub struct Router {
     /// Messages that proxies have kept for too long.
     pub(super) holds_ended: u64,
     /// Whose the MCP connections are that answers told of.
-    connections: Map<String, Position>,
+    connections: HashMap<String, Position>,
     pub(super) tap: OptionalTap,
     /// The host's answers wait until something was written.
     pub(super) choked: bool,
@@ -224,7 +224,7 @@ impl Router {
             overfull: Vec::new(),
             releases: VecDeque::new(),
             holds_ended: 0,
-            connections: Map::default(),
+            connections: HashMap::default(),
             tap,
             choked: false,
             notices: false,

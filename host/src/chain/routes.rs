@@ -2,7 +2,7 @@
 
 use super::parcel::{Body, Direction, Parcel};
 use super::proxy::ProxyState;
-use crate::hash::Map;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Methods that are remembered. ACP has some dozens; one that invents more is looked up anew each time.
@@ -14,7 +14,7 @@ const MAX_METHOD: usize = 128;
 /// The interest in methods, of both directions. Holds as long as no proxy changes its interests.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
-    known: Map<Arc<str>, usize>,
+    known: HashMap<Arc<str>, usize>,
     /// For each method whether a proxy wants it, by direction.
     wanted: Vec<[Box<[bool]>; 2]>,
 }

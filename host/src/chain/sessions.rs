@@ -1,7 +1,6 @@
 //! What the host knows of sessions: which ones were seen, and the working directory that the client gave.
 
-use crate::hash::Map;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ const MAX_SESSIONS: usize = 100_000;
 /// Known sessions.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    known: Map<Arc<str>, Option<Arc<PathBuf>>>,
+    known: HashMap<Arc<str>, Option<Arc<PathBuf>>>,
     order: VecDeque<Arc<str>>,
 }
 

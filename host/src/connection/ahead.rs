@@ -10,13 +10,13 @@ use crate::sandbox::Instance;
 use crate::wire::text::Text;
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::ops::RangeInclusive;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// Turns in a row, and the fewest that are worth a task: a change of threads costs as much as a few turns.
-const MOST: usize = 32;
-const LEAST: usize = 4;
+/// Turns behind the first one of a row, at least and at most: a change of threads costs as much as a few turns.
+const MANY: RangeInclusive<usize> = 4..=32;
 
 /// Bytes of the messages in a row, and of what comes of them, roughly.
 const MOST_BYTES: usize = 256 * 1024;
@@ -34,6 +34,8 @@ pub(super) struct Ahead {
     /// The turn that the chain waits for, unless it is among those that are taken right now.
     waiting: Option<(Ticket, Option<Turn>)>,
     away: bool,
+    /// One of the turns that are taken has not ended at once.
+    lasts: bool,
 }
 
 impl Ahead {
@@ -53,6 +55,11 @@ impl Ahead {
         self.away
     }
 
+    /// Whether turns are being taken, and will be over soon.
+    pub(super) fn is_soon_back(&self) -> bool {
+        self.away && !self.lasts
+    }
+
     /// Makes a turn wait for the end of those that are being taken.
     pub(super) fn wait(&mut self, turn: Turn) {
         self.waiting = Some((turn.ticket, Some(turn)));
@@ -64,19 +71,30 @@ impl Ahead {
         if !self.results.is_empty() {
             return None;
         }
-        let turns = router.turns_ahead(index, turn, MOST, MOST_BYTES);
-        if turns.len() < LEAST {
+        let turns = router.turns_ahead(index, turn, MANY, MOST_BYTES);
+        if turns.is_empty() {
             return None;
         }
         self.away = true;
+        self.lasts = false;
         self.waiting = Some((turn.ticket, None));
         Some(turns)
     }
 
     /// Results are there. Gives the one that the chain waits for, or the turn that has to be taken now.
-    pub(super) fn came(&mut self, results: Results, over: bool) -> Option<Result<Result<TurnResult, Fault>, Turn>> {
+    pub(super) fn came(
+        &mut self,
+        router: &mut Router,
+        index: usize,
+        results: Results,
+        over: bool,
+    ) -> Option<Result<Result<TurnResult, Fault>, Turn>> {
         self.away &= !over;
+        self.lasts = true;
         self.results.extend(results);
+        if over {
+            router.row_over(index, |ticket| self.results.iter().any(|(taken, _)| *taken == ticket));
+        }
         let (ticket, turn) = self.waiting.take()?;
         if let Some(result) = self.take(ticket) {
             return Some(Ok(result));
@@ -119,10 +137,8 @@ pub(super) async fn take(
         let result = match poll_fn(|context| Poll::Ready(taken.as_mut().poll(context))).await {
             Poll::Ready(result) => result,
             Poll::Pending => {
-                if !results.is_empty() {
-                    // The connection may be over.
-                    let _ = send.send(tell(std::mem::take(&mut results))).await;
-                }
+                // The connection may be over.
+                let _ = send.send(tell(std::mem::take(&mut results))).await;
                 bytes = MOST_BYTES;
                 taken.await
             }
@@ -146,9 +162,13 @@ pub(super) async fn take(
     (Some(instance), results)
 }
 
+/// Bytes that something takes which has no text. So a row brings a thousand messages more than its last turn may send: with what is open
+/// already that stays below what the sandbox allows.
+const RECORD: usize = 256;
+
 fn size(sent: &Sent) -> usize {
     match sent {
-        Sent::Message(_, message) => message.text().map_or(0, Text::len),
-        Sent::Release(_) => 0,
+        Sent::Message(_, message) => RECORD + message.text().map_or(0, Text::len),
+        Sent::Release(_) => RECORD,
     }
 }

@@ -177,7 +177,7 @@ impl Driver {
                 ahead: Ahead::default(),
             });
         }
-        // Each proxy has at most one turn under way; reads and sleeps wait for room.
+        // Each proxy has at most one row of turns under way; reads and sleeps wait for room.
         let (send_event, events) = mpsc::channel(slots.len() + 64);
         let role = match options.agent {
             Some(_) => Role::Agent,

@@ -15,6 +15,7 @@ use crate::message::{
 };
 use crate::wire::scan;
 use crate::wire::text::Text;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Bytes of a method's name that are kept for the audit, which cuts it anyway.
@@ -38,7 +39,7 @@ pub(super) struct Ledger {
     record: Arc<Record>,
     tickets: Map<Ticket, Holding>,
     /// Its own requests, each with the ticket that it carries on.
-    requests: Map<RequestId, Option<Ticket>>,
+    requests: HashMap<RequestId, Option<Ticket>>,
     sent: Vec<Sent>,
     bytes: usize,
     /// How often it sent in this turn, or tried to.
@@ -80,7 +81,7 @@ impl Ledger {
             policy,
             record,
             tickets: Map::default(),
-            requests: Map::default(),
+            requests: HashMap::default(),
             sent: Vec::new(),
             bytes: 0,
             tries: 0,

@@ -2,10 +2,9 @@
 //! tried and changed, for the audit.
 
 use crate::grants::{OwnServers, Profile};
-use crate::hash::Set;
 use crate::limits::{Limit, Limits};
 use crate::message::{Change, Denial, Peer};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -52,7 +51,7 @@ pub struct Record {
 
 #[derive(Debug)]
 struct Kept {
-    sessions: Set<Arc<str>>,
+    sessions: HashSet<Arc<str>>,
     order: VecDeque<Arc<str>>,
     cpu: Bucket,
     messages: Bucket,
@@ -117,7 +116,7 @@ impl Record {
         Self {
             servers: Arc::default(),
             kept: Mutex::new(Kept {
-                sessions: Set::default(),
+                sessions: HashSet::default(),
                 order: VecDeque::new(),
                 cpu: Bucket::new(limits.get(Limit::CpuPerMinute)),
                 messages: Bucket::new(limits.get(Limit::MessagesPerMinute)),

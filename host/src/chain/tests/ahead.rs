@@ -2,6 +2,7 @@
 
 use super::super::bench::{Bench, chunk, everything, incoming, pass, prompt};
 use crate::message::{Message, Ticket, Turn};
+use serde_json::json;
 
 fn tickets(turns: &[Turn]) -> Vec<Ticket> {
     turns.iter().map(|turn| turn.ticket).collect()
@@ -14,12 +15,12 @@ fn what_waits_behind_a_notification_comes_next_under_the_tickets_told() {
         bench.agent(chunk("s", number));
     }
     let (index, first) = bench.turn();
-    assert!(bench.router.turns_ahead(index, &first, 0, 1 << 20).is_empty());
+    assert!(bench.router.turns_ahead(index, &first, 1..=0, 1 << 20).is_empty());
     assert!(
-        bench.router.turns_ahead(index, &first, 9, 10).is_empty(),
+        bench.router.turns_ahead(index, &first, 1..=9, 10).is_empty(),
         "no more bytes than that"
     );
-    let ahead = bench.router.turns_ahead(index, &first, 3, 1 << 20);
+    let ahead = bench.router.turns_ahead(index, &first, 1..=3, 1 << 20);
     assert_eq!(ahead.len(), 3);
     assert!(
         ahead
@@ -35,11 +36,12 @@ fn what_waits_behind_a_notification_comes_next_under_the_tickets_told() {
         numbers[0].contains("\"n\":1") && numbers[2].contains("\"n\":3"),
         "{numbers:?}"
     );
-    // They are the same when they are asked for again.
-    assert_eq!(
-        tickets(&bench.router.turns_ahead(index, &first, 3, 1 << 20)),
-        tickets(&ahead)
+    assert!(
+        bench.router.turns_ahead(index, &first, 1..=3, 1 << 20).is_empty(),
+        "one row at a time"
     );
+    // What comes meanwhile comes after them, wherever it waits.
+    bench.client(prompt(1, "t"));
     let mut turn = first;
     for next in &ahead {
         assert!(bench.router.may_come(index, next.ticket));
@@ -49,8 +51,55 @@ fn what_waits_behind_a_notification_comes_next_under_the_tickets_told() {
         assert_eq!(turn.ticket, next.ticket);
     }
     bench.done(index, pass(&turn));
+    let (_, turn) = bench.turn();
+    assert!(matches!(turn.message, Message::Request(_)), "then what had come");
+    bench.done(index, pass(&turn));
     bench.pass_all();
     assert_eq!(bench.at_client().len(), 5);
+}
+
+#[test]
+fn what_was_not_taken_of_a_row_waits_for_its_turn_as_ever() {
+    let mut bench = Bench::new(vec![everything()]);
+    for number in 0..4 {
+        bench.agent(chunk("s", number));
+    }
+    let (index, first) = bench.turn();
+    let ahead = tickets(&bench.router.turns_ahead(index, &first, 1..=9, 1 << 20));
+    bench.client(prompt(1, "t"));
+    bench.router.row_over(index, |ticket| ticket == ahead[0]);
+    bench.done(index, pass(&first));
+    let (_, second) = bench.turn();
+    assert_eq!(second.ticket, ahead[0]);
+    bench.done(index, pass(&second));
+    let (_, turn) = bench.turn();
+    assert!(matches!(turn.message, Message::Request(_)), "it had come before");
+    bench.done(index, pass(&turn));
+    bench.pass_all();
+    assert_eq!(bench.at_client().len(), 4);
+}
+
+#[test]
+fn what_has_ended_is_told_to_the_instance_and_not_to_a_turn_that_it_had_before() {
+    let mut bench = Bench::new(vec![everything()]);
+    for number in 0..2 {
+        bench.agent(chunk("s", number));
+    }
+    bench.client(prompt(1, "t"));
+    let (index, first) = bench.turn();
+    bench.done(index, pass(&first));
+    let (_, asked) = bench.turn();
+    assert!(matches!(asked.message, Message::Request(_)));
+    bench.done(index, pass(&asked));
+    let id = bench.at_agent()[0]["id"].clone();
+    bench.agent(json!({"id": id, "result": {}}));
+    let (_, mut second) = bench.turn();
+    assert_eq!(second.closed, [asked.ticket]);
+    bench.router.tell_later(index, std::mem::take(&mut second.closed));
+    bench.done(index, pass(&second));
+    bench.agent(chunk("s", 3));
+    let (_, third) = bench.turn();
+    assert_eq!(third.closed, [asked.ticket]);
 }
 
 #[test]
@@ -61,7 +110,7 @@ fn nothing_is_taken_ahead_of_what_may_be_held() {
     let (index, turn) = bench.turn();
     assert!(matches!(turn.message, Message::Request(_)));
     assert!(
-        bench.router.turns_ahead(index, &turn, 9, 1 << 20).is_empty(),
+        bench.router.turns_ahead(index, &turn, 1..=9, 1 << 20).is_empty(),
         "behind a request"
     );
     bench.done(index, pass(&turn));
@@ -73,7 +122,7 @@ fn nothing_is_taken_ahead_of_what_may_be_held() {
     bench.agent(chunk("t", 4));
     let (index, other) = bench.turn();
     assert!(
-        bench.router.turns_ahead(index, &other, 9, 1 << 20).is_empty(),
+        bench.router.turns_ahead(index, &other, 1..=9, 1 << 20).is_empty(),
         "behind what is kept"
     );
     assert!(bench.router.may_come(index, turn.ticket));
@@ -86,7 +135,7 @@ fn after_a_fault_the_message_does_not_come_any_more_and_those_behind_it_do() {
         bench.agent(chunk("s", number));
     }
     let (index, first) = bench.turn();
-    let ahead = bench.router.turns_ahead(index, &first, 9, 1 << 20);
+    let ahead = bench.router.turns_ahead(index, &first, 1..=9, 1 << 20);
     bench.trap(index);
     assert_eq!(bench.at_client().len(), 1, "the message of the failed turn");
     assert!(!bench.router.may_come(index, first.ticket));

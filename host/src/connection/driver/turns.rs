@@ -27,12 +27,18 @@ impl Driver {
                 self.take_turn(index, turn).await;
                 continue;
             }
-            let Some((index, turn)) = self.router.next_turn() else {
+            let Some((index, mut turn)) = self.router.next_turn() else {
                 return;
             };
             match self.slots[index].ahead.take(turn.ticket) {
-                Some(result) => self.turn_from_ahead(index, result),
-                None if self.slots[index].ahead.is_away() => self.slots[index].ahead.wait(turn),
+                Some(result) => {
+                    self.router.tell_later(index, turn.closed);
+                    self.turn_from_ahead(index, result);
+                }
+                None if self.slots[index].ahead.is_away() => {
+                    self.router.tell_later(index, std::mem::take(&mut turn.closed));
+                    self.slots[index].ahead.wait(turn);
+                }
                 None => self.take_turn(index, turn).await,
             }
         }
@@ -72,9 +78,9 @@ impl Driver {
         self.apart(async move { Event::Turns(index, number, unless(given_up, taken).await.map(Box::new)) });
     }
 
-    /// Whether turns are being taken in a row.
+    /// Whether turns are being taken in a row, which will be over soon.
     pub(in crate::connection) fn takes_turns_ahead(&self) -> bool {
-        self.slots.iter().any(|slot| slot.ahead.is_away())
+        self.slots.iter().any(|slot| slot.ahead.is_soon_back())
     }
 
     fn may_be_given_up(&mut self, index: usize) -> (u64, oneshot::Receiver<()>) {
@@ -86,9 +92,12 @@ impl Driver {
 
     /// The proxy's instance is gone, or what it does no longer counts.
     pub(super) fn give_up(&mut self, index: usize) {
+        self.waited.retain(|(waits, _)| *waits != index);
         let slot = &mut self.slots[index];
         slot.given_up += 1;
         slot.ahead.clear();
+        // It may have come back a moment ago.
+        slot.instance = None;
         if let Some(give_up) = slot.give_up.take() {
             // It may be over just now.
             let _ = give_up.send(());
@@ -124,7 +133,7 @@ impl Driver {
 
     /// Some turns in a row have ended, or all of them.
     pub(super) fn turns_came(&mut self, index: usize, results: Results, over: bool) {
-        match self.slots[index].ahead.came(results, over) {
+        match self.slots[index].ahead.came(&mut self.router, index, results, over) {
             Some(Ok(result)) => self.turn_from_ahead(index, result),
             Some(Err(turn)) => self.waited.push((index, turn)),
             None => {}
