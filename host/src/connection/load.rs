@@ -193,9 +193,6 @@ async fn start(
             "it was not loaded; this is a fault of Consort",
         ))
     })?;
-    if let Some(time) = prepared.compiled {
-        tracing::info!("proxy `{}` compiled in {} ms", proxy.name, time.as_millis());
-    }
     let manifest = prepared.manifest.as_ref().map(|(manifest, warnings)| {
         for warning in warnings {
             tracing::warn!(target: "consort::grants", "the manifest of proxy `{}`: {warning}", proxy.name);

@@ -157,7 +157,9 @@ impl Sandbox {
                 if let Some(cache) = &self.cache {
                     cache.put(&component, source);
                 }
-                (component, Some(begun.elapsed()))
+                let time = begun.elapsed();
+                tracing::info!("{} compiled in {} ms", file.display(), time.as_millis());
+                (component, Some(time))
             }
         };
         let pre = self
