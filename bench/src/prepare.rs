@@ -61,7 +61,8 @@ pub(crate) fn prepare(settings: &Settings, out: &Path, build: bool, progress: &P
 }
 
 fn reference(out: &Path, progress: &Progress) -> anyhow::Result<PathBuf> {
-    let folder = out.join("reference");
+    // By its version, so that another one is another install.
+    let folder = out.join(format!("reference-{REFERENCE_VERSION}"));
     let program = folder.join("bin").join(format!("{REFERENCE}{EXE_SUFFIX}"));
     if !program.is_file() {
         progress.say("installing the reference conductor, which takes some minutes");
