@@ -20,6 +20,9 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 /// How long one message may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long the process rests before its memory is read: what it needed for a moment is gone then.
+const REST: Duration = Duration::from_secs(1);
+
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [chains, proxies, guest, audit] = arguments.as_slice() else {
@@ -63,8 +66,10 @@ fn options(proxies: usize, file: PathBuf, audit: &Path) -> anyhow::Result<Connec
 
 async fn measure(count: usize, options: &ConnectionOptions) -> anyhow::Result<Value> {
     let mut chains = Vec::with_capacity(count);
-    // The first one brings along what all share.
-    Chain::start(options).await?.trip(options.proxies.len()).await?;
+    // The first one brings along what all share, and stays until the end: what it has of its own is in both readings.
+    let mut first = Chain::start(options).await?;
+    first.trip(options.proxies.len()).await?;
+    tokio::time::sleep(REST).await;
     let before = memory()?;
     let begun = Instant::now();
     for _ in 0..count {
@@ -77,7 +82,7 @@ async fn measure(count: usize, options: &ConnectionOptions) -> anyhow::Result<Va
         chain.trip(options.proxies.len()).await?;
         trips.push(begun.elapsed().as_secs_f64() * 1e6);
     }
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(REST).await;
     let memory = (memory()? - before) / count as f64;
     trips.sort_by(f64::total_cmp);
     let threads = std::fs::read_dir("/proc/self/task")?.count();
