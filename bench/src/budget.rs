@@ -112,13 +112,13 @@ static ROWS: &[Row] = &[
         Rule::Own(1.5),
     ),
     row(
-        "stalled reader, 100,000 × 1 KiB, peak",
+        "stalled reader, no proxies, 100,000 × 1 KiB, peak",
         &metrics::STALLED_PEAK,
         0,
         Rule::AtMost(64.0),
     ),
     row(
-        "answers overtaken by later updates",
+        "answers overtaken by later updates, no proxies",
         &metrics::OVERTAKEN,
         0,
         Rule::AtMost(0.0),
