@@ -78,7 +78,7 @@ impl Machine {
         };
         format!(
             "# {}{against}\n\n{warning}{}, {} core{} ({}), {} GiB, Linux {}, up to {} round{}. Client, conductor, proxies and agent \
-             on the same machine; all limits, grants and the audit of Consort on.\n",
+             on the same machine; all limits, grants and the audit of Consort on; each proxy of a chain a component of its own.\n",
             self.consort,
             self.date,
             self.cores,

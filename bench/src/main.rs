@@ -5,6 +5,7 @@ mod agent;
 mod budget;
 mod chain;
 mod client;
+mod components;
 mod contestants;
 mod expected;
 mod lines;

@@ -1,12 +1,12 @@
-//! Many chains in one process, made with the library: `consort-many CHAINS PROXIES GUEST AUDIT-FILE`. Starts one chain after the other,
-//! has a prompt through each of them and verifies what comes, and prints a line of JSON. Each chain is a proxy of another
-//! conductor, which is this program on the other end of its streams.
+//! Many chains in one process, made with the library: `consort-many CHAINS AUDIT-FILE COMPONENT...`, with a component for
+//! each proxy of a chain. Starts one chain after the other, has a prompt through each of them and verifies what comes, and prints a line
+//! of JSON. Each chain is a proxy of another conductor, which is this program on the other end of its streams.
 
 use anyhow::{Context, bail, ensure};
 use consort::audit::{Audit, Level};
 use consort::connection::{self, ClientStreams, ConnectionOptions, DEFAULT_MAX_LINE, ProxyOptions, serve};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tikv_jemallocator::Jemalloc;
@@ -25,10 +25,10 @@ const REST: Duration = Duration::from_secs(1);
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [chains, proxies, guest, audit] = arguments.as_slice() else {
-        bail!("call it with the number of chains, that of proxies, a guest and an audit file");
+    let [chains, audit, components @ ..] = arguments.as_slice() else {
+        bail!("call it with the number of chains, an audit file and the components of a chain");
     };
-    let options = options(proxies.parse()?, guest.into(), Path::new(audit))?;
+    let options = options(components, Path::new(audit))?;
     // As many as the command has.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -40,10 +40,10 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn options(proxies: usize, file: PathBuf, audit: &Path) -> anyhow::Result<ConnectionOptions> {
-    let proxy = |number| ProxyOptions {
+fn options(components: &[String], audit: &Path) -> anyhow::Result<ConnectionOptions> {
+    let proxy = |(number, file): (usize, &String)| ProxyOptions {
         name: format!("proxy-{number}"),
-        file: file.clone(),
+        file: file.into(),
         configuration: "{}".to_owned(),
         grants: Vec::new(),
         common_grants: Vec::new(),
@@ -51,7 +51,7 @@ fn options(proxies: usize, file: PathBuf, audit: &Path) -> anyhow::Result<Connec
         on_failure: None,
     };
     Ok(ConnectionOptions {
-        proxies: (0..proxies).map(proxy).collect(),
+        proxies: components.iter().enumerate().map(proxy).collect(),
         sandbox: Some(connection::sandbox()?),
         agent: None,
         max_line: DEFAULT_MAX_LINE,
