@@ -112,13 +112,13 @@ static ROWS: &[Row] = &[
         Rule::Own(1.5),
     ),
     row(
-        "stalled reader, 100,000 × 1 KiB, peak",
+        "stalled reader, no proxies, 100,000 × 1 KiB, peak",
         &metrics::STALLED_PEAK,
         0,
         Rule::AtMost(64.0),
     ),
     row(
-        "answers overtaken by later updates",
+        "answers overtaken by later updates, no proxies",
         &metrics::OVERTAKEN,
         0,
         Rule::AtMost(0.0),
@@ -134,6 +134,8 @@ pub(crate) struct Judged {
     /// None if it was not measured.
     pub(crate) reference: Option<f64>,
     pub(crate) consort: Option<f64>,
+    /// How many values stand behind each of the medians that it is judged by, at least.
+    pub(crate) values: usize,
     /// What Consort's figure is judged by: how many times better than the reference, how many times its own without proxies, or the
     /// figure itself.
     pub(crate) ratio: Option<f64>,
@@ -159,6 +161,16 @@ impl Row {
         };
         let fewer = results.get(self.metric, contestant, to)?.median;
         Some((figure - fewer) / (self.proxies - to) as f64)
+    }
+
+    /// How many values stand behind each median that the row has, at least.
+    fn values(&self, results: &Results) -> usize {
+        let own = matches!(self.rule, Rule::Own(_)).then_some(0);
+        let numbers = || [Some(self.proxies), self.added_to, own].into_iter().flatten();
+        let summaries = [Consort, Reference]
+            .into_iter()
+            .flat_map(|contestant| numbers().filter_map(move |at| results.get(self.metric, contestant, at)));
+        summaries.map(|summary| summary.count).min().unwrap_or(0)
     }
 
     fn judge(&self, results: &Results) -> Judged {
@@ -194,6 +206,7 @@ impl Row {
             unit: self.metric.unit,
             reference,
             consort,
+            values: self.values(results),
             ratio,
             required,
             met: ratio.map(|ratio| met(ratio, self.limit())),
@@ -237,7 +250,10 @@ mod tests {
             judged(&results, "memory that a proxy adds, peak under load, 8 against none").met,
             Some(false)
         );
+        results.add(&metrics::UPDATES, Consort, 8, 39.0);
+        assert_eq!(judged(&results, "updates, 8 proxies that edit each").values, 2);
         results.add(&metrics::UPDATES, Reference, 8, 1.0);
+        assert_eq!(judged(&results, "updates, 8 proxies that edit each").values, 1);
         assert_eq!(judged(&results, "updates, 8 proxies that edit each").met, Some(false));
     }
 }

@@ -1,7 +1,7 @@
 //! The client: writes prompts, reads what comes, and verifies all of it. Every wait has an end.
 
 use crate::chain::Process;
-use crate::expected::{Came, Changes, Expected};
+use crate::expected::{Asked, Came, Changes, Expected};
 use crate::lines::Lines;
 use crate::wire::{self, Order};
 use anyhow::bail;
@@ -9,7 +9,6 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::time::Timespec;
-use std::collections::HashSet;
 use std::ops::Range;
 use std::process::{ChildStdin, ChildStdout};
 use std::time::Duration;
@@ -64,11 +63,8 @@ impl Client {
 
     /// Introduces itself and waits for the answer.
     pub(crate) fn initialize(&mut self) -> anyhow::Result<()> {
-        let id = self.next_id();
-        let line = format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\",\"params\":{{\"protocolVersion\":1,\"clientCapabilities\":{{}}}}}}\n"
-        );
-        self.write(line.as_bytes())?;
+        let id = self.ask(Asked::Initialize);
+        wire::request(&mut self.line, id, "initialize", wire::INITIALIZE);
         match self.event()? {
             Event::Answer { id: answered } if answered == id => Ok(()),
             other => bail!("`initialize` was answered with {other:?}"),
@@ -79,17 +75,13 @@ impl Client {
     pub(crate) fn sessions(&mut self, count: usize) -> anyhow::Result<()> {
         while self.expected.sessions() < count {
             let batch = (count - self.expected.sessions()).min(64);
-            let mut lines = String::new();
             for _ in 0..batch {
-                let id = self.next_id();
-                lines += &format!(
-                    "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"session/new\",\"params\":{{\"cwd\":\"/\",\"mcpServers\":[]}}}}\n"
-                );
+                let id = self.ask(Asked::Session);
+                wire::request(&mut self.line, id, "session/new", wire::NEW_SESSION);
             }
-            self.write(lines.as_bytes())?;
             for _ in 0..batch {
                 match self.event()? {
-                    Event::Answer { .. } => self.expected.open(),
+                    Event::Answer { .. } => {}
                     other => bail!("`session/new` was answered with {other:?}"),
                 }
             }
@@ -100,8 +92,9 @@ impl Client {
     /// Adds a prompt to what is written next; its id.
     pub(crate) fn prompt(&mut self, session: usize, mut order: Order) -> u64 {
         self.expected.order(session, &mut order);
-        let id = self.next_id();
-        wire::prompt(&mut self.line, id, session, order);
+        let id = self.ask(Asked::Turn);
+        let name = self.expected.name(session);
+        wire::prompt(&mut self.line, id, name, order, 0, order.filling);
         id
     }
 
@@ -147,12 +140,10 @@ impl Client {
 
     /// Reads until so many turns are over, with all updates of these sessions.
     pub(crate) fn finish_turns(&mut self, sessions: Range<usize>, count: usize) -> anyhow::Result<()> {
-        let mut answers = HashSet::new();
-        while answers.len() < count {
-            if let Event::Answer { id } = self.event()?
-                && !answers.insert(id)
-            {
-                bail!("{id} was answered twice");
+        let mut answers = 0;
+        while answers < count {
+            if let Event::Answer { .. } = self.event()? {
+                answers += 1;
             }
         }
         while !sessions.clone().all(|session| self.is_complete(session)) {
@@ -189,19 +180,17 @@ impl Client {
             Came::Answer { id } => Ok(Event::Answer { id }),
             Came::Question { id } => {
                 let mut answer = Vec::new();
-                wire::answer(
-                    &mut answer,
-                    id,
-                    r#"{"outcome":{"outcome":"selected","optionId":"allow"}}"#,
-                );
+                wire::answer(&mut answer, id, wire::ALLOWED);
                 self.write(&answer)?;
                 Ok(Event::Question)
             }
         }
     }
 
-    fn next_id(&mut self) -> u64 {
+    /// The id of a new request.
+    fn ask(&mut self, asked: Asked) -> u64 {
         self.ids += 1;
+        self.expected.ask(self.ids, asked);
         self.ids
     }
 

@@ -1,5 +1,6 @@
 //! What is compared, and the command line of each with so many proxies.
 
+use crate::components;
 use anyhow::Context;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -100,15 +101,16 @@ pub(crate) struct Programs {
     pub(crate) many: PathBuf,
     pub(crate) reference: PathBuf,
     pub(crate) native: PathBuf,
-    /// The folder with the guests.
+    /// The folder with the guests and the copies of them.
     pub(crate) guests: PathBuf,
     /// The folder for what the measured programs write.
     pub(crate) work: PathBuf,
 }
 
 impl Programs {
-    pub(crate) fn guest(&self, name: &str) -> PathBuf {
-        self.guests.join(name).with_extension("wasm")
+    /// The component of a chain's proxy, counted from 1.
+    pub(crate) fn component(&self, guest: &str, number: usize) -> PathBuf {
+        components::file(&self.guests, guest, number)
     }
 
     /// Consort's command with its folders in ours, and without anything of the user's.
@@ -169,11 +171,11 @@ impl Programs {
     fn configuration(&self, proxies: usize, edits: Edits) -> anyhow::Result<PathBuf> {
         let file = self.work.join(format!("{}-{proxies}.toml", edits.name()));
         let (guest, section) = edits.guest();
-        let guest = self.guest(guest);
-        let guest = guest.to_str().context("the guests' path is no UTF-8")?;
         let mut text = String::new();
         for number in 1..=proxies {
-            text += &format!("[[proxies]]\nname = \"proxy-{number}\"\nfile = {guest:?}\n{section}\n\n");
+            let component = self.component(guest, number);
+            let component = component.to_str().context("the guests' path is no UTF-8")?;
+            text += &format!("[[proxies]]\nname = \"proxy-{number}\"\nfile = {component:?}\n{section}\n\n");
         }
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         Ok(file)

@@ -77,8 +77,8 @@ impl Machine {
             false => "**This is an unoptimised build: its figures say nothing. Use `--release`.**\n",
         };
         format!(
-            "# {}{against}\n\n{warning}{}, {} core{} ({}), {} GiB, Linux {}, median of {} round{}. Client, conductor, proxies and agent \
-             on the same machine; all limits, grants and the audit of Consort on.\n",
+            "# {}{against}\n\n{warning}{}, {} core{} ({}), {} GiB, Linux {}, up to {} round{}. Client, conductor, proxies and agent \
+             on the same machine; all limits, grants and the audit of Consort on; each proxy of a chain a component of its own.\n",
             self.consort,
             self.date,
             self.cores,

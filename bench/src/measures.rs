@@ -104,6 +104,25 @@ pub(crate) static ALL: &[Measure] = &[
     },
 ];
 
+impl Measure {
+    /// Its subjects, as far as they are wanted.
+    fn wanted(&self, settings: &Settings) -> Vec<Subject> {
+        if !settings.wants(self.name) {
+            return Vec::new();
+        }
+        let mut subjects = (self.subjects)(settings);
+        subjects.retain(|subject| settings.contestants.contains(&subject.contestant));
+        subjects
+    }
+}
+
+/// The most proxies that a chain of Consort has in what is wanted.
+pub(crate) fn most_proxies(settings: &Settings) -> usize {
+    let subjects = ALL.iter().flat_map(|measure| measure.wanted(settings));
+    let of_consort = subjects.filter(|subject| subject.contestant == Contestant::Consort);
+    of_consort.map(|subject| subject.proxies).max().unwrap_or(0)
+}
+
 impl Bench {
     /// Measures all that is wanted.
     pub(crate) fn run(&mut self, progress: &Progress) -> anyhow::Result<()> {
@@ -112,13 +131,10 @@ impl Bench {
         for round in 0..rounds {
             for measure in ALL {
                 let rounds_of_it = (measure.rounds * rounds / 5).max(1);
-                if round >= rounds_of_it || !self.settings.wants(measure.name) {
+                if round >= rounds_of_it {
                     continue;
                 }
-                for subject in (measure.subjects)(&self.settings) {
-                    if !self.settings.contestants.contains(&subject.contestant) {
-                        continue;
-                    }
+                for subject in measure.wanted(&self.settings) {
                     let what = format!(
                         "round {} of {rounds}: {}, {}, proxies: {}",
                         round + 1,
@@ -134,11 +150,11 @@ impl Bench {
         Ok(())
     }
 
-    /// Has all guests compiled, so that nothing but the cold start does that while it is measured.
+    /// Has all components compiled, so that nothing but the cold start does that while it is measured.
     fn compile(&self) -> anyhow::Result<()> {
         let subject = Subject {
             contestant: Contestant::Consort,
-            proxies: 1,
+            proxies: most_proxies(&self.settings),
         };
         for edits in [Edits::Updates, Edits::All] {
             self.start(subject, edits)?.initialize()?;

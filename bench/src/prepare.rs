@@ -1,6 +1,8 @@
 //! Builds and installs what is compared.
 
+use crate::components;
 use crate::contestants::{Contestant, Programs};
+use crate::measures;
 use crate::progress::Progress;
 use crate::settings::Settings;
 use anyhow::{Context, bail};
@@ -14,6 +16,9 @@ pub(crate) const REFERENCE: &str = "agent-client-protocol-conductor";
 
 /// Its version.
 pub(crate) const REFERENCE_VERSION: &str = "5.0.0";
+
+/// The proxies of Consort's chains.
+const GUESTS: [&str; 2] = ["arrow", "marker"];
 
 /// The root of the source tree.
 pub(crate) fn root() -> &'static Path {
@@ -47,12 +52,15 @@ pub(crate) fn prepare(settings: &Settings, out: &Path, build: bool, progress: &P
         work,
     };
     progress.say("building the guests");
-    let mut guests = programs.consort(&programs.cache());
-    guests.arg("build");
-    for guest in ["arrow", "marker"] {
-        guests.arg(root().join("tests/guests").join(guest));
+    let mut build = programs.consort(&programs.cache());
+    build.arg("build");
+    for guest in GUESTS {
+        build.arg(root().join("tests/guests").join(guest));
     }
-    finish(guests.arg("--out").arg(&programs.guests), progress)?;
+    finish(build.arg("--out").arg(&programs.guests), progress)?;
+    for guest in GUESTS {
+        components::copy(&programs.guests, guest, measures::most_proxies(settings))?;
+    }
     if settings.contestants.contains(&Contestant::Reference) {
         programs.reference = reference(&out, progress)?;
         programs.native = native(&out, progress)?;
@@ -61,7 +69,8 @@ pub(crate) fn prepare(settings: &Settings, out: &Path, build: bool, progress: &P
 }
 
 fn reference(out: &Path, progress: &Progress) -> anyhow::Result<PathBuf> {
-    let folder = out.join("reference");
+    // By its version, so that another one is another install.
+    let folder = out.join(format!("reference-{REFERENCE_VERSION}"));
     let program = folder.join("bin").join(format!("{REFERENCE}{EXE_SUFFIX}"));
     if !program.is_file() {
         progress.say("installing the reference conductor, which takes some minutes");

@@ -15,6 +15,8 @@ pub(crate) struct Summary {
     pub(crate) median: f64,
     pub(crate) least: f64,
     pub(crate) most: f64,
+    /// How many values there are.
+    pub(crate) count: usize,
 }
 
 impl Summary {
@@ -28,7 +30,13 @@ impl Summary {
             0 => f64::midpoint(sorted[middle - 1], sorted[middle]),
             _ => sorted[middle],
         };
-        Some(Self { median, least, most })
+        let count = sorted.len();
+        Some(Self {
+            median,
+            least,
+            most,
+            count,
+        })
     }
 }
 
@@ -41,6 +49,7 @@ mod tests {
         assert_eq!(Summary::of(&[]), None);
         let summary = Summary::of(&[3.0, 1.0, 2.0]).unwrap();
         assert_eq!((summary.least, summary.median, summary.most), (1.0, 2.0, 3.0));
+        assert_eq!(summary.count, 3);
         assert_eq!(Summary::of(&[1.0, 2.0, 4.0, 9.0]).unwrap().median, 3.0);
         let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
         assert_eq!(quantile(&hundred, 0.5), 50.0);

@@ -10,10 +10,10 @@ use crate::statistics::Summary;
 pub(crate) fn text(machine: &Machine, budget: &[Judged], results: &Results) -> String {
     let mut text = machine.sentences();
     if !budget.is_empty() {
-        text += "\n## The budget\n\n";
+        text += "\n## The budget\n\nMedians; `values` is how many stand behind each figure of a row, at least.\n\n";
         text += &self::budget(budget);
     }
-    text += "\n## All measures\n\nMedians over the rounds, with the least and the most in brackets.\n";
+    text += "\n## All measures\n";
     for metric in metrics::ALL {
         if let Some(table) = measure(metric, results) {
             let unit = match metric.unit {
@@ -26,8 +26,17 @@ pub(crate) fn text(machine: &Machine, budget: &[Judged], results: &Results) -> S
     text
 }
 
+/// What stands behind figures of so many values, at least and at most.
+fn behind(least: usize, most: usize) -> String {
+    match (least, most) {
+        (1, 1) => "One value each.".to_owned(),
+        (least, most) if least == most => format!("Median (least–most) of {most} values."),
+        (least, most) => format!("Median (least–most) of {least} to {most} values."),
+    }
+}
+
 fn budget(rows: &[Judged]) -> String {
-    let header = ["", "reference", "Consort", "reached", "required", ""];
+    let header = ["", "reference", "Consort", "values", "reached", "required", ""];
     let mut cells = vec![header.map(str::to_owned).to_vec()];
     for row in rows {
         let figure =
@@ -41,6 +50,7 @@ fn budget(rows: &[Judged]) -> String {
             row.what.to_owned(),
             figure(row.reference),
             figure(row.consort),
+            row.values.to_string(),
             row.reached.clone(),
             row.required.clone(),
             met.to_owned(),
@@ -49,7 +59,8 @@ fn budget(rows: &[Judged]) -> String {
     aligned(&cells)
 }
 
-/// A contestant a line, and a column for each number of what it is measured over. None without any values.
+/// How many values stand behind the figures, then a contestant a line, and a column for each number of what it is measured over. None
+/// without any values.
 fn measure(metric: &Metric, results: &Results) -> Option<String> {
     let (all, columns) = results.of_all(metric);
     if columns.is_empty() {
@@ -66,7 +77,13 @@ fn measure(metric: &Metric, results: &Results) -> Option<String> {
         }
         cells.push(line);
     }
-    Some(aligned(&cells))
+    let counts = || {
+        all.iter()
+            .flat_map(|(_, points)| points)
+            .map(|(_, summary)| summary.count)
+    };
+    let behind = behind(counts().min()?, counts().max()?);
+    Some(format!("{behind}\n\n{}", aligned(&cells)))
 }
 
 fn cell(summary: &Summary) -> String {
@@ -177,11 +194,27 @@ mod tests {
         }
         assert_eq!(
             measure(&metrics::UPDATES, &results).unwrap(),
-            "| proxies     |       0 |                   8 |\n\
+            "Median (least–most) of 1 to 3 values.\n\
+             \n\
+             | proxies     |       0 |                   8 |\n\
              |-------------|--------:|--------------------:|\n\
              | plain relay | 900,000 |                     |\n\
              | Consort     |         | 2,000 (1,000–4,000) |\n"
         );
         assert_eq!(measure(&metrics::CPU, &results), None);
+    }
+
+    #[test]
+    fn a_table_says_how_many_values_there_are() {
+        for (values, sentence) in [
+            (&[1.0][..], "One value each.\n"),
+            (&[1.0, 1.0, 2.0], "Median (least–most) of 3 values.\n"),
+        ] {
+            let mut results = Results::default();
+            for value in values {
+                results.add(&metrics::BIG_16, Contestant::Consort, 0, *value);
+            }
+            assert!(measure(&metrics::BIG_16, &results).unwrap().starts_with(sentence));
+        }
     }
 }

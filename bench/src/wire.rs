@@ -1,18 +1,37 @@
 //! The messages that agent and client exchange: written by hand and found again by looking for keys, so that neither is what is
 //! measured. A prompt says in its text what the agent shall do.
 
-use anyhow::{Context, bail};
 use memchr::memmem;
+use std::fmt::Display;
 use std::io::Write as _;
 
-/// What comes before each prompt whose proxies put one there.
-pub(crate) const BLOCK: &str = "a block of context";
+/// What each proxy that edits prompts puts before one.
+const BLOCK: &str = r#"{"type":"text","text":"a block of context"},"#;
 
 /// What updates consist of beyond their number.
 const CHUNK: &str = "and what an agent may say in a chunk";
 
-/// Where a prompt's order is looked for: behind blocks of proxies, but not in 16 MiB.
-const HEAD: usize = 16 << 10;
+/// What prompts are filled with.
+pub(crate) const FILLING: u8 = b'x';
+
+/// How far keys are looked for at either end of a line: past the blocks of proxies, but not through 16 MiB.
+pub(crate) const HEAD: usize = 16 << 10;
+
+/// The parameters of `initialize`.
+pub(crate) const INITIALIZE: &str = r#"{"protocolVersion":1,"clientCapabilities":{}}"#;
+
+/// The answer to it.
+pub(crate) const INITIALIZED: &str =
+    r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":true},"agentInfo":{"name":"bench","version":"1"}}"#;
+
+/// The parameters of `session/new`.
+pub(crate) const NEW_SESSION: &str = r#"{"cwd":"/","mcpServers":[]}"#;
+
+/// The answer to a prompt.
+pub(crate) const END_OF_TURN: &str = r#"{"stopReason":"end_turn"}"#;
+
+/// The answer to a question for permission.
+pub(crate) const ALLOWED: &str = r#"{"outcome":{"outcome":"selected","optionId":"allow"}}"#;
 
 /// What the agent shall do with a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,14 +50,12 @@ pub(crate) struct Order {
     pub(crate) blocks: u64,
     /// Bytes of filling in the prompt.
     pub(crate) filling: u64,
-    /// Whether the filling is looked at byte by byte.
-    pub(crate) look: u64,
     /// 1: not answered until one comes with 2.
     pub(crate) keep: u64,
 }
 
 impl Order {
-    fn fields(&mut self) -> [&mut u64; 9] {
+    pub(crate) fn fields(&mut self) -> [&mut u64; 8] {
         [
             &mut self.updates,
             &mut self.later,
@@ -47,150 +64,141 @@ impl Order {
             &mut self.questions,
             &mut self.blocks,
             &mut self.filling,
-            &mut self.look,
             &mut self.keep,
         ]
     }
-
-    /// The order in a prompt's line.
-    pub(crate) fn find(line: &[u8]) -> anyhow::Result<Self> {
-        let head = &line[..line.len().min(HEAD)];
-        let start = memmem::find(head, b"[[").context("the prompt has no order")? + 2;
-        let length = memmem::find(&head[start..], b"]]").context("the prompt's order does not end")?;
-        let text = std::str::from_utf8(&head[start..start + length])?;
-        let mut order = Self::default();
-        let mut words = text.split(' ');
-        for field in order.fields() {
-            *field = words.next().context("the prompt's order is too short")?.parse()?;
-        }
-        Ok(order)
-    }
-
-    /// Checks that what the order says about the prompt itself is so.
-    pub(crate) fn check(&self, line: &[u8]) -> anyhow::Result<()> {
-        let head = &line[..line.len().min(HEAD)];
-        let blocks = memmem::find_iter(head, BLOCK.as_bytes()).count() as u64;
-        if blocks != self.blocks {
-            bail!("a prompt came with {blocks} added blocks instead of {}", self.blocks);
-        }
-        let tail = &line[line.len().saturating_sub(HEAD)..];
-        let length = line.len() as u64;
-        if memmem::find(tail, b"<end>").is_none() || length < self.filling || length > self.filling + HEAD as u64 {
-            bail!("a prompt with {} bytes of filling came as {length} bytes", self.filling);
-        }
-        if self.look == 1 {
-            let start = memmem::find(head, b"]]").unwrap_or_default() + 2;
-            let filling = line[start..].iter().take_while(|byte| **byte == b'x').count() as u64;
-            if filling != self.filling {
-                bail!(
-                    "a prompt came with {filling} bytes of filling instead of {}",
-                    self.filling
-                );
-            }
-        }
-        Ok(())
-    }
 }
 
-/// A prompt.
-pub(crate) fn prompt(line: &mut Vec<u8>, id: u64, session: usize, mut order: Order) {
-    let fields = order.fields().map(|field| field.to_string()).join(" ");
+/// A request.
+pub(crate) fn request(line: &mut Vec<u8>, id: u64, method: &str, params: &str) {
+    let _ = writeln!(
+        line,
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
+    );
+}
+
+/// A prompt behind so many blocks, with so many bytes of filling.
+pub(crate) fn prompt(line: &mut Vec<u8>, id: impl Display, session: &str, order: Order, blocks: u64, filling: u64) {
     let _ = write!(
         line,
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"session/prompt","params":{{"sessionId":"s{session}","prompt":[{{"type":"text","text":"[[{fields}]]"#
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"session/prompt","params":{{"sessionId":"{session}","prompt":["#
     );
-    line.resize(line.len() + order.filling as usize, b'x');
-    line.extend_from_slice(b"<end>\"}]}}\n");
+    for _ in 0..blocks {
+        line.extend_from_slice(BLOCK.as_bytes());
+    }
+    line.extend_from_slice(br#"{"type":"text","text":"#);
+    prompt_text(line, order, filling);
+    line.extend_from_slice(b"}]}}\n");
 }
 
-/// An update.
-pub(crate) fn update(line: &mut Vec<u8>, session: &str, number: u64, filling: &str) {
-    let _ = writeln!(
-        line,
-        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}","update":{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{session}:{number} {CHUNK}{filling}"}}}}}}}}"#
-    );
+/// The text of a prompt, with its quotes.
+pub(crate) fn prompt_text(line: &mut Vec<u8>, mut order: Order, filling: u64) {
+    line.extend_from_slice(b"\"[[");
+    for (number, field) in order.fields().into_iter().enumerate() {
+        let _ = write!(line, "{}{field}", if number == 0 { "" } else { " " });
+    }
+    line.extend_from_slice(b"]]");
+    line.resize(line.len() + filling as usize, FILLING);
+    line.extend_from_slice(b"<end>\"");
 }
 
-/// A question for permission.
-pub(crate) fn question(line: &mut Vec<u8>, id: u64, session: &str) {
+/// An update with edits before its text.
+pub(crate) fn update(line: &mut Vec<u8>, session: &str, edits: &str, number: u64, filling: &str) {
+    let _ = write!(
+        line,
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}","update":{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"#
+    );
+    update_text(line, session, edits, number, filling);
+    line.extend_from_slice(b"}}}}\n");
+}
+
+/// The filling of an update.
+pub(crate) fn update_filling(size: u64) -> String {
+    ".".repeat(size as usize)
+}
+
+/// The text of an update, with its quotes.
+pub(crate) fn update_text(line: &mut Vec<u8>, session: &str, edits: &str, number: u64, filling: &str) {
+    let _ = write!(line, "\"{edits}{session}:{number} {CHUNK}{filling}\"");
+}
+
+/// A question for permission with edits before its title.
+pub(crate) fn question(line: &mut Vec<u8>, id: impl Display, number: u64, session: &str, edits: &str) {
     let _ = writeln!(
         line,
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"session/request_permission","params":{{"sessionId":"{session}","toolCall":{{"toolCallId":"t{id}","title":"May I?"}},"options":[{{"optionId":"allow","name":"Allow","kind":"allow_once"}}]}}}}"#
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"session/request_permission","params":{{"sessionId":"{session}","toolCall":{{"toolCallId":"t{number}","title":"{edits}May I?"}},"options":[{{"optionId":"allow","name":"Allow","kind":"allow_once"}}]}}}}"#
     );
 }
 
 /// An answer with a result.
-pub(crate) fn answer(line: &mut Vec<u8>, id: &[u8], result: &str) {
-    line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    line.extend_from_slice(id);
-    let _ = writeln!(line, r#","result":{result}}}"#);
+pub(crate) fn answer(line: &mut Vec<u8>, id: impl Display, result: &str) {
+    let _ = writeln!(line, r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
 }
 
 /// An answer with an error.
-pub(crate) fn error(line: &mut Vec<u8>, id: &[u8], message: &str) {
-    line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    line.extend_from_slice(id);
+pub(crate) fn error(line: &mut Vec<u8>, id: impl Display, message: &str) {
     let message = serde_json::Value::from(message);
-    let _ = writeln!(line, r#","error":{{"code":-32603,"message":{message}}}}}"#);
+    let _ = writeln!(
+        line,
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":{message}}}}}"#
+    );
 }
 
 /// A message, as far as it is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message<'a> {
-    pub(crate) id: Option<&'a [u8]>,
+    /// As JSON.
+    pub(crate) id: Option<&'a str>,
     pub(crate) method: Option<&'a [u8]>,
 }
 
 impl<'a> Message<'a> {
-    /// Reads a line. Nothing that is exchanged here has `"id":` or `"method":` anywhere else than in the envelope.
+    /// Reads a line. Nothing that is exchanged here has `"id"` or `"method"` anywhere else than in the envelope.
     pub(crate) fn read(line: &'a [u8]) -> Self {
         let (head, tail) = match line.len() > 2 * HEAD {
             true => (&line[..HEAD], &line[line.len() - HEAD..]),
             false => (line, &line[..0]),
         };
         let find = |key: &str| value(head, key).or_else(|| value(tail, key));
-        let id = find("\"id\":").map(|rest| {
+        let id = find("\"id\"").and_then(|rest| {
             let text = rest.first() == Some(&b'"');
             let end = match text {
                 true => rest[1..].iter().position(|byte| *byte == b'"').map(|at| at + 2),
                 false => rest.iter().position(|byte| matches!(byte, b',' | b'}')),
             };
-            &rest[..end.unwrap_or(rest.len())]
+            std::str::from_utf8(&rest[..end.unwrap_or(rest.len())]).ok()
         });
-        let method = find("\"method\":\"").map(until_quote);
+        let method = find("\"method\"").and_then(text);
         Self { id, method }
     }
 }
 
 /// What follows a key.
 fn value<'a>(line: &'a [u8], key: &str) -> Option<&'a [u8]> {
-    memmem::find(line, key.as_bytes()).map(|at| &line[at + key.len()..])
+    let rest = &line[memmem::find(line, key.as_bytes())? + key.len()..];
+    Some(rest.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start())
 }
 
-fn until_quote(rest: &[u8]) -> &[u8] {
-    &rest[..memchr::memchr(b'"', rest).unwrap_or(rest.len())]
-}
-
-/// The text behind a key; none if it is not there.
-pub(crate) fn text<'a>(line: &'a [u8], key: &str) -> Option<&'a [u8]> {
-    value(line, key).map(until_quote)
+/// The string that is first in something, as far as it is written without escapes.
+fn text(rest: &[u8]) -> Option<&[u8]> {
+    let text = rest.strip_prefix(b"\"")?;
+    Some(&text[..memchr::memchr(b'"', text)?])
 }
 
 /// The session of a line.
 pub(crate) fn session(line: &[u8]) -> Option<&str> {
-    text(line, "\"sessionId\":\"").and_then(|name| std::str::from_utf8(name).ok())
+    let name = value(line, "\"sessionId\"").and_then(text)?;
+    std::str::from_utf8(name).ok()
 }
 
-/// The arrows, the session, the number and the filling's length of an update; none if anything else is in it.
-pub(crate) fn read_update(line: &[u8]) -> Option<(usize, &str, u64, usize)> {
-    let text = text(line, "\"text\":\"")?;
-    let arrows = text.iter().take_while(|byte| **byte == b'>').count();
-    let text = std::str::from_utf8(&text[arrows..]).ok()?;
-    let (name, rest) = text.split_once(':')?;
-    let (number, rest) = rest.split_once(' ')?;
-    let filling = rest.strip_prefix(CHUNK)?;
-    let number = number.parse().ok()?;
-    (session(line)? == name).then_some((arrows, name, number, filling.len()))
+/// As much of a line as an error has to show.
+pub(crate) fn quoted(line: &[u8]) -> String {
+    const SHOWN: usize = 600;
+    let text = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
+    match line.len() > SHOWN {
+        true => format!("{text}… ({} bytes)", line.len()),
+        false => text.into_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -198,57 +206,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_comes_as_it_was_written() {
-        let order = Order {
-            updates: 3,
-            first: 12,
-            filling: 40_000,
-            look: 1,
-            ..Order::default()
-        };
-        let mut line = Vec::new();
-        prompt(&mut line, 7, 2, order);
-        assert_eq!(Order::find(&line).unwrap(), order);
-        order.check(&line).unwrap();
-        let message = Message::read(&line);
-        assert_eq!(message.id, Some(&b"7"[..]));
-        assert_eq!(message.method, Some(&b"session/prompt"[..]));
-        assert_eq!(session(&line), Some("s2"));
-        let error = Order { blocks: 1, ..order }.check(&line).unwrap_err();
-        assert_eq!(error.to_string(), "a prompt came with 0 added blocks instead of 1");
-        let hole = line.iter().rposition(|byte| *byte == b'x').unwrap();
-        line[hole - 5] = b'y';
-        assert!(
-            order
-                .check(&line)
-                .unwrap_err()
-                .to_string()
-                .contains("39994 bytes of filling")
-        );
-    }
-
-    #[test]
-    fn an_update_is_read_back_and_nothing_else_is() {
-        let mut line = Vec::new();
-        update(&mut line, "s5", 41, "abc");
-        assert_eq!(read_update(&line), Some((0, "s5", 41, 3)));
-        let line = String::from_utf8(line).unwrap();
-        let edited = line.replace("\"s5:", "\">>s5:");
-        assert_eq!(read_update(edited.as_bytes()), Some((2, "s5", 41, 3)));
-        assert_eq!(read_update(line.replace("\"s5:", "\"s6:").as_bytes()), None);
-        assert_eq!(read_update(line.replace("may say", "must say").as_bytes()), None);
-    }
-
-    #[test]
     fn ids_of_all_kinds_are_found_wherever_they_are() {
         for (line, id) in [
             (r#"{"jsonrpc":"2.0","id":"a-b","result":{}}"#, "\"a-b\""),
             (r#"{"jsonrpc":"2.0","result":{},"id":17}"#, "17"),
             (r#"{"id":null,"result":{}}"#, "null"),
+            (r#"{"result": {}, "id" : 17}"#, "17"),
         ] {
-            assert_eq!(Message::read(line.as_bytes()).id, Some(id.as_bytes()));
+            assert_eq!(Message::read(line.as_bytes()).id, Some(id));
         }
         let long = format!(r#"{{"params":"{}","id":3}}"#, "x".repeat(100_000));
-        assert_eq!(Message::read(long.as_bytes()).id, Some(&b"3"[..]));
+        assert_eq!(Message::read(long.as_bytes()).id, Some("3"));
     }
 }

@@ -1,12 +1,12 @@
-//! Many chains in one process, made with the library: `consort-many CHAINS PROXIES GUEST AUDIT-FILE`. Starts one chain after the other,
-//! has a prompt through each of them and verifies what comes, and prints a line of JSON. Each chain is a proxy of another
-//! conductor, which is this program on the other end of its streams.
+//! Many chains in one process, made with the library: `consort-many CHAINS AUDIT-FILE COMPONENT...`, with a component for
+//! each proxy of a chain. Starts one chain after the other, has a prompt through each of them and verifies what comes, and prints a line
+//! of JSON. Each chain is a proxy of another conductor, which is this program on the other end of its streams.
 
 use anyhow::{Context, bail, ensure};
 use consort::audit::{Audit, Level};
 use consort::connection::{self, ClientStreams, ConnectionOptions, DEFAULT_MAX_LINE, ProxyOptions, serve};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tikv_jemallocator::Jemalloc;
@@ -20,12 +20,15 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 /// How long one message may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long the process rests before its memory is read: what it needed for a moment is gone then.
+const REST: Duration = Duration::from_secs(1);
+
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [chains, proxies, guest, audit] = arguments.as_slice() else {
-        bail!("call it with the number of chains, that of proxies, a guest and an audit file");
+    let [chains, audit, components @ ..] = arguments.as_slice() else {
+        bail!("call it with the number of chains, an audit file and the components of a chain");
     };
-    let options = options(proxies.parse()?, guest.into(), Path::new(audit))?;
+    let options = options(components, Path::new(audit))?;
     // As many as the command has.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -37,10 +40,10 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn options(proxies: usize, file: PathBuf, audit: &Path) -> anyhow::Result<ConnectionOptions> {
-    let proxy = |number| ProxyOptions {
+fn options(components: &[String], audit: &Path) -> anyhow::Result<ConnectionOptions> {
+    let proxy = |(number, file): (usize, &String)| ProxyOptions {
         name: format!("proxy-{number}"),
-        file: file.clone(),
+        file: file.into(),
         configuration: "{}".to_owned(),
         grants: Vec::new(),
         common_grants: Vec::new(),
@@ -48,7 +51,7 @@ fn options(proxies: usize, file: PathBuf, audit: &Path) -> anyhow::Result<Connec
         on_failure: None,
     };
     Ok(ConnectionOptions {
-        proxies: (0..proxies).map(proxy).collect(),
+        proxies: components.iter().enumerate().map(proxy).collect(),
         sandbox: Some(connection::sandbox()?),
         agent: None,
         max_line: DEFAULT_MAX_LINE,
@@ -63,8 +66,10 @@ fn options(proxies: usize, file: PathBuf, audit: &Path) -> anyhow::Result<Connec
 
 async fn measure(count: usize, options: &ConnectionOptions) -> anyhow::Result<Value> {
     let mut chains = Vec::with_capacity(count);
-    // The first one brings along what all share.
-    Chain::start(options).await?.trip(options.proxies.len()).await?;
+    // The first one brings along what all share, and stays until the end: what it has of its own is in both readings.
+    let mut first = Chain::start(options).await?;
+    first.trip(options.proxies.len()).await?;
+    tokio::time::sleep(REST).await;
     let before = memory()?;
     let begun = Instant::now();
     for _ in 0..count {
@@ -77,7 +82,7 @@ async fn measure(count: usize, options: &ConnectionOptions) -> anyhow::Result<Va
         chain.trip(options.proxies.len()).await?;
         trips.push(begun.elapsed().as_secs_f64() * 1e6);
     }
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(REST).await;
     let memory = (memory()? - before) / count as f64;
     trips.sort_by(f64::total_cmp);
     let threads = std::fs::read_dir("/proc/self/task")?.count();

@@ -19,21 +19,25 @@ const EDITORS: usize = 8;
 const FEWER: usize = 1_000;
 
 pub(super) fn subjects(_: &Settings) -> Vec<Subject> {
-    [Contestant::Consort, Contestant::Reference]
-        .map(|contestant| Subject { contestant, proxies: 1 })
-        .to_vec()
+    [
+        (Contestant::Consort, 1),
+        (Contestant::Reference, 1),
+        (Contestant::Consort, EDITORS),
+    ]
+    .map(|(contestant, proxies)| Subject { contestant, proxies })
+    .to_vec()
 }
 
+/// Sessions and requests with one proxy, sizes with many.
 pub(super) fn run(bench: &mut Bench, subject: Subject) -> anyhow::Result<()> {
+    if subject.proxies == EDITORS {
+        return sizes(bench);
+    }
     let most = match (bench.settings.effort.pick(10, 1_000, 10_000), subject.contestant) {
         (most, Contestant::Reference) => FEWER.min(most),
         (most, _) => most,
     };
-    sessions_and_requests(bench, subject, most)?;
-    if subject.contestant == Contestant::Consort {
-        sizes(bench)?;
-    }
-    Ok(())
+    sessions_and_requests(bench, subject, most)
 }
 
 /// 1, 10, 100 and so on.

@@ -52,9 +52,9 @@ fn measure(bench: &Bench, count: usize) -> anyhow::Result<Measured> {
     let mut command = Command::new(&programs.many);
     programs.folders(&mut command, &programs.cache());
     command
-        .args([count.to_string(), PROXIES.to_string()])
-        .arg(programs.guest("arrow"))
-        .arg(programs.work.join("audit-of-many.jsonl"));
+        .arg(count.to_string())
+        .arg(programs.work.join("audit-of-many.jsonl"))
+        .args((1..=PROXIES).map(|number| programs.component("arrow", number)));
     let (process, _input, mut output) = Process::start(command, &programs.work.join("many.log"))?;
     let mut wait = [PollFd::new(&output, PollFlags::IN)];
     let longest = Timespec {

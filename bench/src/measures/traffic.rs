@@ -33,7 +33,6 @@ pub(super) const ONE: Order = Order {
     questions: 0,
     blocks: 0,
     filling: 0,
-    look: 0,
     keep: 0,
 };
 
