@@ -350,7 +350,7 @@ impl World {
                         .unwrap_or(Value::Null);
                     sent.push(notify(onward, Some(turn.ticket), &noted.method, params));
                 }
-                Manner::Third if memory.turns % 3 != 0 => sent = super::bench::pass(turn),
+                Manner::Third if !memory.turns.is_multiple_of(3) => sent = super::bench::pass(turn),
                 Manner::Late | Manner::Third => {
                     receipt = Receipt::Kept;
                     sent.push(sleep(memory, turn));
