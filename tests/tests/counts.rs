@@ -9,9 +9,6 @@ use std::process::Command;
 /// Messages between the two runs that are compared: what starting costs is in both.
 const MESSAGES: u64 = 400;
 
-/// Runs until callgrind has got through one.
-const TRIES: usize = 20;
-
 /// Instructions may vary by so much, in percent: the C library and the compiler of the guests choose by processor.
 const TOLERANCE: u64 = 10;
 
@@ -158,24 +155,17 @@ fn build() -> PathBuf {
 fn run(hops: &Path, kind: &str, proxies: u64, messages: u64) -> Counts {
     let folder = consort_tests::Directory::new();
     let file = folder.path().join("counted");
-    // Callgrind itself breaks now and then at signals, which have nothing to do with what is counted.
-    for _ in 0..TRIES {
-        let output = Command::new("valgrind")
-            .args(["--tool=callgrind", "--compress-strings=no"])
-            .arg(format!("--callgrind-out-file={}", file.display()))
-            .arg(hops)
-            .args([kind.to_owned(), proxies.to_string(), messages.to_string()])
-            // Built here: a child that ends sends a signal.
-            .arg(guests::guest("arrow"))
-            .output()
-            .expect("valgrind runs");
-        if output.status.success() {
-            return counted(&std::fs::read_to_string(&file).expect("callgrind has written its file"));
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!said.contains("panicked at"), "{said}");
-    }
-    panic!("callgrind broke {TRIES} times in a row");
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--compress-strings=no"])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg(hops)
+        .args([kind.to_owned(), proxies.to_string(), messages.to_string()])
+        // Built here: a child that ends sends a signal.
+        .arg(guests::guest("arrow"))
+        .output()
+        .expect("valgrind runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    counted(&std::fs::read_to_string(&file).expect("callgrind has written its file"))
 }
 
 /// Reads callgrind's file: the total, and how often the allocator was called.

@@ -40,23 +40,22 @@ impl Cache {
         }
     }
 
-    fn file(&self, source: &[u8]) -> PathBuf {
-        self.folder
-            .join(format!("{}-{:016x}.compiled", blake3::hash(source), self.engine))
+    fn file(&self, source: &blake3::Hash) -> PathBuf {
+        self.folder.join(format!("{source}-{:016x}.compiled", self.engine))
     }
 
     /// The keyed hash over compiled code, which is read to its end.
-    fn seal(&self, source: &[u8], artefact: impl Read) -> std::io::Result<blake3::Hash> {
+    fn seal(&self, source: &blake3::Hash, artefact: impl Read) -> std::io::Result<blake3::Hash> {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher
             .update(&self.engine.to_le_bytes())
-            .update(blake3::hash(source).as_bytes())
+            .update(source.as_bytes())
             .update_reader(artefact)?;
         Ok(hasher.finalize())
     }
 
-    /// The compiled code for exactly this source, if it is there and was made by this cache.
-    pub(super) fn get(&self, engine: &Engine, source: &[u8]) -> Option<Component> {
+    /// The compiled code for the source with this hash, if it is there and was made by this cache.
+    pub(super) fn get(&self, engine: &Engine, source: &blake3::Hash) -> Option<Component> {
         let path = self.file(source);
         let file = std::fs::File::open(&path).ok()?;
         match self.is_sealed(&file, source) {
@@ -76,7 +75,7 @@ impl Cache {
     }
 
     /// Whether the file belongs to this user alone and ends in the seal over the rest of it.
-    fn is_sealed(&self, mut file: &std::fs::File, source: &[u8]) -> std::io::Result<bool> {
+    fn is_sealed(&self, mut file: &std::fs::File, source: &blake3::Hash) -> std::io::Result<bool> {
         let metadata = file.metadata()?;
         let Some(length) = metadata.len().checked_sub(KEY as u64).filter(|_| is_private(&metadata)) else {
             return Ok(false);
@@ -107,7 +106,7 @@ impl Cache {
     }
 
     /// Keeps compiled code. A failure is logged and does no harm.
-    pub(super) fn put(&self, component: &Component, source: &[u8]) {
+    pub(super) fn put(&self, component: &Component, source: &blake3::Hash) {
         let kept = (|| {
             let artefact = component.serialize()?;
             let seal = self.seal(source, artefact.as_slice())?;

@@ -135,7 +135,7 @@ impl Sandbox {
         if let Some(prepared) = self.in_use().get(&hash).and_then(Weak::upgrade) {
             return Ok(prepared);
         }
-        let prepared = Arc::new(self.prepare(file, &source)?);
+        let prepared = Arc::new(self.prepare(file, &source, &hash)?);
         let mut in_use = self.in_use();
         in_use.retain(|_, prepared| prepared.strong_count() > 0);
         in_use.insert(hash, Arc::downgrade(&prepared));
@@ -146,19 +146,19 @@ impl Sandbox {
         self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn prepare(&self, file: &Path, source: &[u8]) -> Result<Prepared, Fault> {
+    fn prepare(&self, file: &Path, source: &[u8], hash: &blake3::Hash) -> Result<Prepared, Fault> {
         let description = describe::describe(source)
             .and_then(|description| description.check().map(|()| description))
             .map_err(|unsuitable| load(file, unsuitable.to_string()))?;
         let begun = Instant::now();
-        let cached = self.cache.as_ref().and_then(|cache| cache.get(&self.engine, source));
+        let cached = self.cache.as_ref().and_then(|cache| cache.get(&self.engine, hash));
         let (component, compiled) = match cached {
             Some(component) => (component, None),
             None => {
                 let component = Component::new(&self.engine, source)
                     .map_err(|error| load(file, format!("cannot be compiled: {}", chain(&error))))?;
                 if let Some(cache) = &self.cache {
-                    cache.put(&component, source);
+                    cache.put(&component, hash);
                 }
                 let time = begun.elapsed();
                 tracing::info!("{} compiled in {} ms", file.display(), time.as_millis());
