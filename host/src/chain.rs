@@ -5,6 +5,7 @@
 mod ahead;
 #[cfg(test)]
 mod bench;
+mod bridged;
 mod cancel;
 mod commit;
 mod conductor;

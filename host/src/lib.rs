@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod audit;
+pub mod bridge;
 pub mod build;
 pub mod chain;
 pub mod check;

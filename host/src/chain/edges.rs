@@ -253,12 +253,17 @@ impl Router {
 
     pub(super) fn answer_from_edge(&mut self, edge: Edge, call: CallId, outcome: Outcome) {
         let Some(record) = self.calls.get(&call) else { return };
-        let born = edge == Edge::Agent && is_birth(&record.method);
-        let outcome = if edge == Edge::Agent && &*record.method == "initialize" {
-            self.check_version(outcome)
+        let method = record.method.clone();
+        let born = edge == Edge::Agent && is_birth(&method);
+        let outcome = if edge == Edge::Agent && &*method == "initialize" {
+            let outcome = self.check_version(outcome);
+            self.learn_capabilities(outcome)
         } else {
             outcome
         };
+        if edge == Edge::Agent {
+            self.bridge_answered(call, &method, &outcome);
+        }
         if born {
             self.births = self.births.saturating_sub(1);
             if let Some(session) = outcome
@@ -336,6 +341,11 @@ impl Router {
                     method,
                 }
             }
+            Body::Request { call, method, params } if edge == Edge::Agent && is_setup(&method) => Body::Request {
+                params: self.bridge_servers(call, &method, params),
+                call,
+                method,
+            },
             Body::Response { call, method, outcome } if edge == Edge::Client && &*method == "initialize" => {
                 Body::Response {
                     outcome: self.restore_version(outcome),
@@ -364,6 +374,9 @@ impl Router {
                 }
                 if edge == Edge::Agent && &*method == "initialize" {
                     self.effects.push_back(Effect::InitializeSent);
+                }
+                if edge == Edge::Agent {
+                    self.bridge_sees(call, &method, params.as_ref());
                 }
                 self.write_call(edge, Some(&call.to_string()), &method, params.as_ref());
             }

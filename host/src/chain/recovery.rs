@@ -321,6 +321,7 @@ impl Router {
             }
             self.cancel(call);
         }
+        self.bridge_is_left();
         let end = &mut self.ends[Edge::Agent.index()];
         end.ids.clear();
         end.open = 0;

@@ -1,5 +1,6 @@
 //! The state of the chain, the requests that wait for an answer, and the effects that only the outside can have.
 
+use super::bridged::Bridged;
 use super::conductor::{Dialect, Role};
 use super::lanes::{Kept, Lanes};
 use super::parcel::{Body, Call, CallId, Direction, Edge, Lane, Parcel, Position, Requester, Responder};
@@ -171,6 +172,7 @@ pub struct Router {
     pub(super) releases: VecDeque<(usize, Hold)>,
     /// Messages that proxies have kept for too long.
     pub(super) holds_ended: u64,
+    pub(super) bridged: Bridged,
     /// Whose the MCP connections are that answers told of.
     connections: HashMap<String, Position>,
     pub(super) tap: OptionalTap,
@@ -224,6 +226,7 @@ impl Router {
             overfull: Vec::new(),
             releases: VecDeque::new(),
             holds_ended: 0,
+            bridged: Bridged::default(),
             connections: HashMap::default(),
             tap,
             choked: false,

@@ -8,18 +8,20 @@ use super::ahead::{Ahead, Results};
 use super::contained::contained;
 use super::load::{self, Started};
 use super::saved::SavedQueue;
-use super::streams::{either, exit, notified, parsed, until, write_some};
+use super::streams::{either, exit, notified, parsed, said, until, write_some};
 use super::timers::{Due, Timers};
 use super::told::{TALLY, Told};
 use super::{ClientStreams, ConnectionOptions, Ending};
 use crate::agent::Agent;
 use crate::audit::{Audit, Recorder};
+use crate::bridge::Bridge;
 use crate::chain::{Role, Router};
 use crate::fault::{Fault, Phase};
 use crate::limits::Limit;
 use crate::message::{Outcome, Registration, Turn, TurnResult};
 use crate::sandbox::{Instance, Loaded};
 use crate::saved_state::{self, SavedState};
+use crate::wire::envelope::Incoming;
 use crate::wire::lines::{Line, LineBuffer};
 use crate::wire::text::Text;
 use std::future::Future;
@@ -98,6 +100,8 @@ pub(super) struct Driver {
     pub(super) agents: u64,
     pub(super) timers: Timers,
     pub(super) events: mpsc::Receiver<Event>,
+    /// What clients of bridged MCP servers say, as if the agent did.
+    from_bridge: Option<mpsc::Receiver<Incoming>>,
     pub(super) send_event: mpsc::Sender<Event>,
     pub(super) running: usize,
     /// Why no chain could be made.
@@ -118,6 +122,7 @@ enum Woken {
     ClientWritten(std::io::Result<usize>),
     AgentWritten(std::io::Result<usize>),
     Event(Option<Event>),
+    Bridge(Option<Incoming>),
     AgentExited,
     ClientGone,
     Retry,
@@ -189,7 +194,18 @@ impl Driver {
         };
         let mut router = Router::new(role, setups, options.tap.clone()).recorded_by(audit.clone());
         router.set_notices(options.notices);
+        let from_bridge = match Bridge::new() {
+            Ok((bridge, messages)) => {
+                router = router.bridged_by(bridge);
+                Some(messages)
+            }
+            Err(error) => {
+                tracing::warn!("agents get no MCP servers of proxies: {error}");
+                None
+            }
+        };
         Self {
+            from_bridge,
             router,
             slots,
             client,
@@ -253,6 +269,8 @@ impl Driver {
                 }
                 Woken::Event(Some(event)) => self.event(event),
                 Woken::Event(None) => {}
+                Woken::Bridge(Some(message)) => self.router.from_agent(message),
+                Woken::Bridge(None) => self.from_bridge = None,
                 Woken::AgentExited => {
                     self.agent_exit = None;
                     self.timers.add(Instant::now() + DRAIN, Due::Drained);
@@ -345,6 +363,7 @@ impl Driver {
             written = write_some(Some(&mut self.client.output), client_output, &mut slices.0), if write_client => Woken::ClientWritten(written),
             written = write_some(agent_input, agent_queue, &mut slices.1), if write_agent => Woken::AgentWritten(written),
             event = self.events.recv() => Woken::Event(event),
+            message = said(&mut self.from_bridge), if read_agent && self.from_bridge.is_some() => Woken::Bridge(message),
             () = exit(&mut self.agent_exit), if self.agent_exit.is_some() => Woken::AgentExited,
             () = exit(&mut self.client.gone), if self.client.gone.is_some() => Woken::ClientGone,
             () = notified(self.options.retry.as_deref()), if self.options.retry.is_some() => Woken::Retry,

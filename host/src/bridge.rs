@@ -1,0 +1,263 @@
+//! MCP servers that are reached over ACP, for an agent that does not speak that: each becomes an HTTP server on the loopback interface. Owns
+//! the listener, its secrets, and who waits for what; the chain sees nothing but messages that might have come from the agent. Must not
+//! know of proxies.
+
+mod client;
+mod event_log;
+mod http;
+mod served;
+
+use crate::message::Outcome;
+use crate::wire::envelope::{Id, Incoming, error_text};
+use crate::wire::scan;
+use crate::wire::text::Text;
+use client::Client;
+use serde_json::{Value, json};
+use served::{Served, secret};
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// Messages that wait to be taken in by the chain; then whoever sends more waits.
+const WAITING: usize = 64;
+
+/// JSON-RPC's code for a fault of whoever answers.
+const INTERNAL: i64 = -32603;
+
+/// A server that ACP carries, as a session's set-up names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcpServer {
+    /// Its name for the agent.
+    pub name: String,
+    /// Its id for whoever brings it.
+    pub id: String,
+}
+
+/// The bridge of one connection.
+pub struct Bridge {
+    shared: Arc<Shared>,
+    listening: Option<(u16, JoinHandle<()>)>,
+}
+
+/// What the servers have in common.
+struct Shared {
+    /// By the hash of their secret.
+    served: Mutex<HashMap<blake3::Hash, Arc<Served>>>,
+    /// Requests to the chain that wait for their answers.
+    asked: Mutex<HashMap<Id, oneshot::Sender<Outcome>>>,
+    /// Whom the messages of an MCP connection are for.
+    connections: Mutex<HashMap<String, Weak<Client>>>,
+    to_chain: mpsc::Sender<Incoming>,
+    /// What the ids of requests begin with: no agent can guess it, so none of its own has it.
+    prefix: String,
+    numbers: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Bridge {
+    /// A bridge, and what it has to say to the chain in the agent's place. Nothing listens yet.
+    ///
+    /// # Errors
+    ///
+    /// If the system gives no random numbers.
+    pub fn new() -> std::io::Result<(Self, mpsc::Receiver<Incoming>)> {
+        let (to_chain, messages) = mpsc::channel(WAITING);
+        let shared = Arc::new(Shared {
+            served: Mutex::default(),
+            asked: Mutex::default(),
+            connections: Mutex::default(),
+            to_chain,
+            prefix: format!("\"consort-mcp-{}-", secret()?),
+            numbers: AtomicU64::new(0),
+        });
+        let listening = None;
+        Ok((Self { shared, listening }, messages))
+    }
+
+    /// Serves a server from now on; gives the entry that stands in its place. The session is that of the set-up, if it is known already;
+    /// the set-up's number tells which session it was once that is known.
+    ///
+    /// # Errors
+    ///
+    /// If nothing can listen on the loopback interface.
+    pub fn serve(&mut self, server: &AcpServer, set_up: u64, session: Option<&str>) -> std::io::Result<Value> {
+        let port = match &self.listening {
+            Some((port, _)) => *port,
+            None => {
+                let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+                listener.set_nonblocking(true)?;
+                let port = listener.local_addr()?.port();
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                let task = tokio::spawn(http::listen(listener, port, self.shared.clone()));
+                self.listening = Some((port, task));
+                port
+            }
+        };
+        let (path, bearer) = (secret()?, secret()?);
+        let served = Served::new(server.id.clone(), set_up, session, &bearer);
+        lock(&self.shared.served).insert(blake3::hash(path.as_bytes()), Arc::new(served));
+        // Agents that drop the header are let in by the path, which nobody else knows either.
+        Ok(json!({
+            "type": "http",
+            "name": server.name,
+            "url": format!("http://127.0.0.1:{port}/mcp/{path}"),
+            "headers": [{"name": "Authorization", "value": format!("Bearer {bearer}")}],
+        }))
+    }
+
+    /// A set-up was answered: its servers are of this session; without one they are of none, and end.
+    pub fn set_up(&mut self, number: u64, session: Option<&str>) {
+        match session {
+            Some(session) => {
+                for served in lock(&self.shared.served).values() {
+                    if served.set_up == number {
+                        served.is_of(session);
+                    }
+                }
+            }
+            None => self.end(|served| served.set_up == number),
+        }
+    }
+
+    /// A session is over, and so are its servers.
+    pub fn session_ended(&mut self, session: &str) {
+        self.end(|served| served.session().as_deref() == Some(session));
+    }
+
+    /// The agent is gone, and so is everything that it used.
+    pub fn agent_ended(&mut self) {
+        self.end(|_| true);
+    }
+
+    fn end(&mut self, is_over: impl Fn(&Served) -> bool) {
+        let mut all = lock(&self.shared.served);
+        let over: Vec<Arc<Served>> = all.extract_if(|_, served| is_over(served)).map(|(_, served)| served).collect();
+        let none_left = all.is_empty();
+        drop(all);
+        for served in over {
+            served.end(&self.shared);
+        }
+        if none_left && let Some((_, task)) = self.listening.take() {
+            task.abort();
+        }
+    }
+
+    /// Whether a request with this id came from here, so that its answer is for here.
+    pub fn owns(&self, id: &Id) -> bool {
+        id.as_json().starts_with(&self.shared.prefix)
+    }
+
+    /// An answer to a request that came from here.
+    pub fn answer(&self, id: &Id, outcome: &Outcome) {
+        if let Some(waits) = lock(&self.shared.asked).remove(id) {
+            // It may have been given up.
+            let _ = waits.send(outcome.clone());
+        }
+    }
+
+    /// Whether a message for the agent is for one of the clients here.
+    pub fn takes(&self, method: &str, params: Option<&Text>) -> bool {
+        method.starts_with("mcp/") && self.client(params).is_some()
+    }
+
+    fn client(&self, params: Option<&Text>) -> Option<Arc<Client>> {
+        let connection = scan::string_member(params?, "connectionId")?;
+        lock(&self.shared.connections).get(&*connection)?.upgrade()
+    }
+
+    /// A request (with the number of its call) or a notification of a server to its client.
+    pub fn say(&self, call: Option<&str>, method: &str, params: Option<&Text>) {
+        let Some(client) = self.client(params) else { return };
+        match method {
+            "mcp/message" => client.hear(&self.shared, call, params),
+            "mcp/disconnect" => client.end(&self.shared),
+            _ => self.shared.answered(call, Err(error_text(-32601, "MCP clients have no such method", None))),
+        }
+    }
+
+    /// A server gives a request up that it has sent to its client.
+    pub fn give_up(&self, call: u64) {
+        let clients: Vec<_> = lock(&self.shared.connections).values().filter_map(Weak::upgrade).collect();
+        for client in clients {
+            client.give_up(call);
+        }
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        if let Some((_, task)) = self.listening.take() {
+            task.abort();
+        }
+    }
+}
+
+impl Shared {
+    /// Asks the chain for something, as the agent would. Giving this up gives the request up.
+    async fn ask(&self, method: &str, params: Text) -> Outcome {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let Some(id) = Id::parse(&format!("{}{number}\"", self.prefix)) else {
+            return Err(error_text(INTERNAL, "an id of Consort's cannot be read", None));
+        };
+        let (answer, answered) = oneshot::channel();
+        lock(&self.asked).insert(id.clone(), answer);
+        let mut asked = Asked {
+            shared: self,
+            id: id.clone(),
+            open: true,
+        };
+        let method = method.into();
+        let request = Incoming::Request { id, method, params: Some(params) };
+        let gone = || Err(error_text(INTERNAL, "the connection is over", None));
+        if self.to_chain.send(request).await.is_err() {
+            asked.open = false;
+            return gone();
+        }
+        let outcome = answered.await;
+        asked.open = false;
+        outcome.unwrap_or_else(|_| gone())
+    }
+
+    /// Tells the chain something, as the agent would.
+    async fn tell(&self, method: &str, params: Text) {
+        let method = method.into();
+        // Without a chain nobody is left to be told.
+        let _ = self.to_chain.send(Incoming::Notification { method, params: Some(params) }).await;
+    }
+
+    /// The client has answered a request of its server.
+    fn answered(&self, call: Option<&str>, outcome: Outcome) {
+        let Some(id) = call.and_then(Id::parse) else { return };
+        let to_chain = self.to_chain.clone();
+        tokio::spawn(async move { to_chain.send(Incoming::Response { id, outcome }).await });
+    }
+}
+
+/// A request that is given up if nobody waits for its answer any more.
+struct Asked<'a> {
+    shared: &'a Shared,
+    id: Id,
+    open: bool,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        lock(&self.shared.asked).remove(&self.id);
+        if !self.open {
+            return;
+        }
+        let Ok(id) = serde_json::from_str::<Value>(self.id.as_json()) else { return };
+        let cancel = Incoming::Notification {
+            method: "$/cancel_request".into(),
+            params: Some(Text::of(&json!({ "requestId": id }))),
+        };
+        let to_chain = self.shared.to_chain.clone();
+        tokio::spawn(async move { to_chain.send(cancel).await });
+    }
+}

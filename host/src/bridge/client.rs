@@ -1,0 +1,327 @@
+//! One MCP client of the agent, as it talks to one server: a connection over ACP where the server makes one, and otherwise requests on
+//! their own. Owns its ids and its streams.
+
+use super::event_log::EventLog;
+use super::served::Served;
+use super::{INTERNAL, Shared, lock};
+use crate::message::Outcome;
+use crate::wire::envelope::error_text;
+use crate::wire::scan;
+use crate::wire::text::Text;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
+
+/// Streams of answers that are kept when they have ended, in case that they broke before their end was read.
+const ENDED_STREAMS: usize = 32;
+
+/// Requests of a client that wait for their answers, and requests of its server that wait for its.
+const MAX_OPEN: usize = 1024;
+
+/// The member of ACP's `_meta` that says which session a message belongs to.
+const SESSION: &str = "consort/sessionId";
+
+/// A client.
+pub(super) struct Client {
+    pub(super) served: Arc<Served>,
+    /// Its id among the clients of its server, if it has one.
+    pub(super) id: String,
+    way: Way,
+    numbers: AtomicU64,
+    state: Mutex<State>,
+    pub(super) over: Notify,
+}
+
+/// How it reaches its server.
+enum Way {
+    Connection(String),
+    /// Each request for itself, as a server that knows no connections has it.
+    Requests,
+}
+
+#[derive(Default)]
+struct State {
+    /// What the server says on its own account.
+    main: Option<Arc<EventLog>>,
+    /// The answers to requests, with the token under which the client wants to hear of their progress.
+    streams: VecDeque<(Option<Value>, Arc<EventLog>)>,
+    /// Requests of the client, by their ids, and how to give them up.
+    asked: HashMap<String, Arc<Notify>>,
+    /// Requests of the server: their ids for the client, and their calls.
+    calls: HashMap<u64, String>,
+    is_over: bool,
+}
+
+/// A request of a client.
+pub(super) struct Request<'a> {
+    pub(super) id: &'a RawValue,
+    pub(super) method: &'a str,
+    pub(super) params: Option<&'a RawValue>,
+}
+
+impl Client {
+    /// Connects to a server.
+    ///
+    /// # Errors
+    ///
+    /// What the server answers, as a JSON-RPC error.
+    pub(super) async fn connect(shared: &Arc<Shared>, served: Arc<Served>, id: String) -> Result<Arc<Self>, Text> {
+        let server = &served.server;
+        let params = Text::of(&json!({"serverId": server, "acpId": server}));
+        let way = match shared.ask("mcp/connect", params).await {
+            Ok(result) => match scan::string_member(&result, "connectionId") {
+                Some(connection) => Way::Connection(connection.into_owned()),
+                None => return Err(error_text(INTERNAL, "the server's answer to `mcp/connect` has no `connectionId`", None)),
+            },
+            // It speaks the later generation.
+            Err(error) if is_unknown_method(&error) => Way::Requests,
+            Err(error) => return Err(error),
+        };
+        let client = Arc::new(Self {
+            served,
+            id,
+            way,
+            numbers: AtomicU64::new(1),
+            state: Mutex::default(),
+            over: Notify::new(),
+        });
+        if let Way::Connection(connection) = &client.way {
+            lock(&shared.connections).insert(connection.clone(), Arc::downgrade(&client));
+        }
+        Ok(client)
+    }
+
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The params of `mcp/message`.
+    fn message(&self, method: &str, params: Option<&RawValue>, request: Option<u64>) -> Text {
+        let mut message = json!({"method": method});
+        match &self.way {
+            Way::Connection(connection) => message["connectionId"] = connection.clone().into(),
+            Way::Requests => {
+                message["serverId"] = self.served.server.clone().into();
+                message["requestId"] = request.map_or(Value::Null, |request| request.to_string().into());
+            }
+        }
+        if let Some(session) = self.served.session() {
+            message["_meta"] = json!({SESSION: &*session});
+        }
+        // The params go as they came.
+        let mut text = message.to_string();
+        if let Some(params) = params {
+            text.pop();
+            text.push_str(",\"params\":");
+            text.push_str(params.get());
+            text.push('}');
+        }
+        Text::trusted(text)
+    }
+
+    /// Asks the server. The answer goes into the stream, as the last thing that does.
+    pub(super) async fn ask(self: &Arc<Self>, shared: &Arc<Shared>, request: Request<'_>, stream: &Arc<EventLog>) {
+        let given_up = Arc::new(Notify::new());
+        let token = request.params.and_then(progress_token);
+        {
+            let mut state = lock(&self.state);
+            if state.is_over || state.asked.len() >= MAX_OPEN {
+                drop(state);
+                let reason = "the server is gone, or too many requests of this client wait for it";
+                return finish(stream, request.id.get(), &Err(error_text(INTERNAL, reason, None)));
+            }
+            state.asked.insert(request.id.get().to_owned(), given_up.clone());
+            state.streams.push_back((token, stream.clone()));
+        }
+        let number = self.number();
+        let params = self.message(request.method, request.params, Some(number));
+        let outcome = tokio::select! {
+            outcome = shared.ask("mcp/message", params) => self.unwrapped(outcome),
+            () = given_up.notified() => Err(error_text(-32800, "cancelled", None)),
+        };
+        finish(stream, request.id.get(), &outcome);
+        let mut state = lock(&self.state);
+        state.asked.remove(request.id.get());
+        let ended = state.streams.iter().filter(|(_, stream)| stream.has_ended()).count();
+        if ended > ENDED_STREAMS && let Some(at) = state.streams.iter().position(|(_, stream)| stream.has_ended()) {
+            state.streams.remove(at);
+        }
+    }
+
+    /// A server without connections wraps what it answers once more.
+    fn unwrapped(&self, outcome: Outcome) -> Outcome {
+        match (&self.way, outcome) {
+            (Way::Requests, Ok(wrapped)) => {
+                let part = |name: &str| Some(wrapped.slice(scan::find(&wrapped, name)?));
+                match (part("/result"), part("/error")) {
+                    (Some(result), _) => Ok(result),
+                    (None, Some(error)) => Err(error),
+                    (None, None) => Err(error_text(INTERNAL, "the server's answer has neither result nor error", None)),
+                }
+            }
+            (_, outcome) => outcome,
+        }
+    }
+
+    /// Tells the server something.
+    pub(super) async fn tell(&self, shared: &Shared, method: &str, params: Option<&RawValue>) {
+        if method == "notifications/cancelled" {
+            // Ids are the client's own; what is given up is known by its request to the chain.
+            let id = params.and_then(|params| member(params, "requestId"));
+            let asked = id.and_then(|id| lock(&self.state).asked.get(&id).cloned());
+            if let Some(asked) = asked {
+                asked.notify_one();
+            }
+            return;
+        }
+        if let Way::Connection(_) = self.way {
+            shared.tell("mcp/message", self.message(method, params, None)).await;
+        }
+    }
+
+    /// The client has answered a request of its server.
+    pub(super) fn answered(&self, shared: &Shared, id: u64, outcome: Outcome) {
+        let call = lock(&self.state).calls.remove(&id);
+        if let Some(call) = call {
+            shared.answered(Some(&call), outcome);
+        }
+    }
+
+    /// The server says something: a request if it has a call.
+    pub(super) fn hear(&self, shared: &Shared, call: Option<&str>, params: Option<&Text>) {
+        let Some(params) = params else { return };
+        let method = scan::string_member(params, "method").unwrap_or_default();
+        let inner = scan::find(params, "/params").map(|range| params.slice(range));
+        let mut message = json!({"jsonrpc": "2.0", "method": method});
+        if let Some(call) = call {
+            let id = self.number();
+            message["id"] = id.into();
+            let mut state = lock(&self.state);
+            if state.calls.len() >= MAX_OPEN {
+                drop(state);
+                let reason = format!("{MAX_OPEN} requests to this client have no answer yet");
+                return shared.answered(Some(call), Err(error_text(INTERNAL, &reason, None)));
+            }
+            state.calls.insert(id, call.to_owned());
+        }
+        let mut text = message.to_string();
+        if let Some(inner) = &inner {
+            text.pop();
+            text.push_str(",\"params\":");
+            text.push_str(&inner.to_text());
+            text.push('}');
+        }
+        let token = inner.as_ref().filter(|_| method == "notifications/progress");
+        let token = token.and_then(|inner| inner.slice(scan::find(inner, "/progressToken")?).decode::<Value>());
+        if let Some(stream) = self.stream_for(token.as_ref()) {
+            stream.push(&text);
+        }
+    }
+
+    /// Where something goes that the server says: along with the request that it belongs to, or over the stream for all else, or, if
+    /// nobody has ever opened that, along with any request.
+    fn stream_for(&self, token: Option<&Value>) -> Option<Arc<EventLog>> {
+        let state = lock(&self.state);
+        let mut open = state.streams.iter().rev().filter(|(_, stream)| !stream.has_ended());
+        let belongs = token.and_then(|token| open.clone().find(|(own, _)| own.as_ref() == Some(token)));
+        let any = || open.next().map(|(_, stream)| stream.clone());
+        belongs.map(|(_, stream)| stream.clone()).or_else(|| state.main.clone()).or_else(any)
+    }
+
+    /// The stream of what the server says on its own account.
+    pub(super) fn main(&self) -> Arc<EventLog> {
+        let mut state = lock(&self.state);
+        let usable = state.main.clone().filter(|main| !main.has_ended());
+        let main = usable.unwrap_or_else(|| self.new_stream());
+        state.main = Some(main.clone());
+        main
+    }
+
+    /// A stream for the answer to a request.
+    pub(super) fn new_stream(&self) -> Arc<EventLog> {
+        Arc::new(EventLog::new(self.number()))
+    }
+
+    /// The stream with this number.
+    pub(super) fn stream(&self, number: u64) -> Option<Arc<EventLog>> {
+        let state = lock(&self.state);
+        let all = state.streams.iter().map(|(_, stream)| stream).chain(&state.main);
+        all.into_iter().find(|stream| stream.number == number).cloned()
+    }
+
+    /// Its server gives a request up.
+    pub(super) fn give_up(&self, call: u64) {
+        let call = call.to_string();
+        let mut state = lock(&self.state);
+        let id = state.calls.iter().find(|(_, one)| **one == call).map(|(id, _)| *id);
+        let Some(id) = id else { return };
+        state.calls.remove(&id);
+        drop(state);
+        let params = json!({"requestId": id, "reason": "the server does not need it any more"});
+        let message = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+        if let Some(stream) = self.stream_for(None) {
+            stream.push(&message.to_string());
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        lock(&self.state).is_over
+    }
+
+    /// It is over: what it waits for is given up, and its server hears of it.
+    pub(super) fn end(self: &Arc<Self>, shared: &Arc<Shared>) {
+        let mut state = lock(&self.state);
+        if std::mem::replace(&mut state.is_over, true) {
+            return;
+        }
+        let (main, streams) = (state.main.take(), std::mem::take(&mut state.streams));
+        let asked = std::mem::take(&mut state.asked);
+        let calls = std::mem::take(&mut state.calls);
+        drop(state);
+        for given_up in asked.into_values() {
+            given_up.notify_one();
+        }
+        for call in calls.into_values() {
+            shared.answered(Some(&call), Err(error_text(INTERNAL, "the MCP client is gone", None)));
+        }
+        for stream in streams.into_iter().map(|(_, stream)| stream).chain(main) {
+            stream.end();
+        }
+        self.over.notify_waiters();
+        self.served.remove(self);
+        if let Way::Connection(connection) = &self.way {
+            lock(&shared.connections).remove(connection);
+            let (shared, params) = (shared.clone(), Text::of(&json!({ "connectionId": connection })));
+            tokio::spawn(async move { shared.ask("mcp/disconnect", params).await });
+        }
+    }
+}
+
+/// Whether an error says that there is no such method.
+fn is_unknown_method(error: &Text) -> bool {
+    scan::find(error, "/code").and_then(|range| error.slice(range).decode::<i64>()) == Some(-32601)
+}
+
+/// The JSON text of a member.
+fn member(object: &RawValue, name: &str) -> Option<String> {
+    let members: HashMap<&str, &RawValue> = serde_json::from_str(object.get()).ok()?;
+    members.get(name).map(|value| value.get().to_owned())
+}
+
+fn progress_token(params: &RawValue) -> Option<Value> {
+    let meta = member(params, "_meta")?;
+    serde_json::from_str::<Value>(&meta).ok()?.get("progressToken").cloned()
+}
+
+/// Puts the answer to a request into its stream.
+fn finish(stream: &EventLog, id: &str, outcome: &Outcome) {
+    let (name, text) = match outcome {
+        Ok(result) => ("result", result),
+        Err(error) => ("error", error),
+    };
+    stream.push(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"{name}\":{}}}", text.to_text()));
+    stream.end();
+}

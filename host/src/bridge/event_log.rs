@@ -1,0 +1,172 @@
+//! What is said to a client over one stream of events: kept until it was read, and a while longer, so that a broken stream goes on where
+//! it broke.
+
+use super::lock;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::Notify;
+
+/// Bytes of events that were read and are kept for a stream that goes on.
+const KEPT: usize = 1024 * 1024;
+
+/// Bytes of events that nobody has read. Who lets more come up to here loses the stream; one event above it is let in alone.
+const UNREAD: usize = 16 * 1024 * 1024;
+
+/// A stream of events.
+#[derive(Default)]
+pub(super) struct EventLog {
+    /// Its number among those of its client.
+    pub(super) number: u64,
+    state: Mutex<State>,
+    more: Notify,
+    /// Counts who reads: the one that came last.
+    reader: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// The number of the first of these.
+    first: u64,
+    events: VecDeque<Bytes>,
+    bytes: usize,
+    /// The number of the first event that was not read.
+    read: u64,
+    ended: bool,
+}
+
+/// Somebody who reads a stream.
+pub(super) struct Cursor {
+    reader: u64,
+    next: u64,
+}
+
+impl EventLog {
+    pub(super) fn new(number: u64) -> Self {
+        Self { number, ..Self::default() }
+    }
+
+    /// Adds a message.
+    pub(super) fn push(&self, message: &str) {
+        let mut state = lock(&self.state);
+        if state.ended {
+            return;
+        }
+        let number = state.first + state.events.len() as u64;
+        // A line break ends a field of an event, and JSON has none outside of its strings that means anything.
+        let message = message.replace(['\n', '\r'], " ");
+        let event = Bytes::from(format!("id: {}-{number}\nevent: message\ndata: {message}\n\n", self.number));
+        state.bytes += event.len();
+        state.events.push_back(event);
+        while state.first < state.read && state.bytes > KEPT {
+            state.drop_first();
+        }
+        if state.bytes > UNREAD && state.events.len() > 1 {
+            state.ended = true;
+        }
+        drop(state);
+        self.more.notify_waiters();
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end(&self) {
+        lock(&self.state).ended = true;
+        self.more.notify_waiters();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        lock(&self.state).ended
+    }
+
+    /// Begins to read, behind this event or at the first that nobody has read. Who has read before gets nothing more.
+    pub(super) fn read(&self, behind: Option<u64>) -> Cursor {
+        let state = lock(&self.state);
+        let last = state.first + state.events.len() as u64;
+        let next = behind.map_or(state.read, |behind| behind.saturating_add(1)).clamp(state.first, last);
+        drop(state);
+        let reader = self.reader.fetch_add(1, Ordering::Relaxed) + 1;
+        self.more.notify_waiters();
+        Cursor { reader, next }
+    }
+
+    /// Whether somebody who began to read is not the last one to do so.
+    fn is_past(&self, cursor: &Cursor) -> bool {
+        self.reader.load(Ordering::Relaxed) != cursor.reader
+    }
+
+    /// The next event; none at the end.
+    pub(super) async fn next(&self, cursor: &mut Cursor) -> Option<Bytes> {
+        loop {
+            let more = self.more.notified();
+            if self.is_past(cursor) {
+                return None;
+            }
+            {
+                let mut state = lock(&self.state);
+                let at = cursor.next.checked_sub(state.first).and_then(|at| usize::try_from(at).ok());
+                if let Some(event) = at.and_then(|at| state.events.get(at).cloned()) {
+                    cursor.next += 1;
+                    state.read = state.read.max(cursor.next);
+                    return Some(event);
+                }
+                if state.ended {
+                    return None;
+                }
+            }
+            more.await;
+        }
+    }
+}
+
+impl State {
+    fn drop_first(&mut self) {
+        if let Some(event) = self.events.pop_front() {
+            self.bytes -= event.len();
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn all(log: &EventLog, behind: Option<u64>) -> Vec<String> {
+        let mut cursor = log.read(behind);
+        let mut all = Vec::new();
+        while let Some(event) = log.next(&mut cursor).await {
+            all.push(String::from_utf8_lossy(&event).into_owned());
+        }
+        all
+    }
+
+    #[tokio::test]
+    async fn a_stream_goes_on_where_it_broke() {
+        let log = EventLog::new(3);
+        for message in ["a", "b\nb", "c"] {
+            log.push(message);
+        }
+        let mut cursor = log.read(None);
+        assert_eq!(log.next(&mut cursor).await.unwrap(), "id: 3-0\nevent: message\ndata: a\n\n");
+        log.end();
+        assert_eq!(
+            all(&log, Some(0)).await,
+            ["id: 3-1\nevent: message\ndata: b b\n\n", "id: 3-2\nevent: message\ndata: c\n\n"]
+        );
+        assert!(log.next(&mut cursor).await.is_none(), "somebody else reads now");
+        assert!(all(&log, None).await.is_empty(), "all was read");
+        assert_eq!(all(&log, Some(u64::MAX)).await.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_nobody_reads_ends_the_stream() {
+        let log = EventLog::new(0);
+        let large = "x".repeat(6 * 1024 * 1024);
+        for _ in 0..5 {
+            log.push(&large);
+        }
+        assert!(log.has_ended());
+        assert_eq!(all(&log, None).await.len(), 3, "nothing that came in is lost");
+    }
+}
