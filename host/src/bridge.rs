@@ -5,7 +5,9 @@
 mod client;
 mod event_log;
 mod http;
+mod message;
 mod served;
+mod socket;
 
 use crate::message::Outcome;
 use crate::wire::envelope::{Id, Incoming, error_text};
@@ -14,8 +16,10 @@ use crate::wire::text::Text;
 use client::Client;
 use serde_json::{Value, json};
 use served::{Served, secret};
+use socket::Socket;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::{mpsc, oneshot};
@@ -40,7 +44,23 @@ pub struct AcpServer {
 pub struct Bridge {
     shared: Arc<Shared>,
     listening: Option<(u16, JoinHandle<()>)>,
+    socket: Option<Socket>,
 }
+
+/// How an agent reaches servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Over HTTP.
+    Http,
+    /// By starting them: every agent can.
+    Stdio,
+}
+
+/// The variable that a shim finds its secret in.
+pub const SECRET: &str = "CONSORT_MCP_SECRET";
+
+/// The command of a shim.
+pub const SHIM: &str = "mcp-shim";
 
 /// What the servers have in common.
 struct Shared {
@@ -76,8 +96,12 @@ impl Bridge {
             prefix: format!("\"consort-mcp-{}-", secret()?),
             numbers: AtomicU64::new(0),
         });
-        let listening = None;
-        Ok((Self { shared, listening }, messages))
+        let bridge = Self {
+            shared,
+            listening: None,
+            socket: None,
+        };
+        Ok((bridge, messages))
     }
 
     /// Serves a server from now on; gives the entry that stands in its place. The session is that of the set-up, if it is known already;
@@ -85,30 +109,59 @@ impl Bridge {
     ///
     /// # Errors
     ///
-    /// If nothing can listen on the loopback interface.
-    pub fn serve(&mut self, server: &AcpServer, set_up: u64, session: Option<&str>) -> std::io::Result<Value> {
-        let port = match &self.listening {
-            Some((port, _)) => *port,
-            None => {
-                let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-                listener.set_nonblocking(true)?;
-                let port = listener.local_addr()?.port();
-                let listener = tokio::net::TcpListener::from_std(listener)?;
-                let task = tokio::spawn(http::listen(listener, port, self.shared.clone()));
-                self.listening = Some((port, task));
-                port
+    /// If nothing can listen on the loopback interface, or at a socket.
+    pub fn serve(
+        &mut self,
+        server: &AcpServer,
+        transport: Transport,
+        set_up: u64,
+        session: Option<&str>,
+    ) -> std::io::Result<Value> {
+        let (key, bearer) = (secret()?, secret()?);
+        let entry = match transport {
+            Transport::Http => {
+                let port = self.port()?;
+                // Agents that drop the header are let in by the path, which nobody else knows either.
+                json!({
+                    "type": "http",
+                    "name": server.name,
+                    "url": format!("http://127.0.0.1:{port}/mcp/{key}"),
+                    "headers": [{"name": "Authorization", "value": format!("Bearer {bearer}")}],
+                })
             }
+            Transport::Stdio => json!({
+                "name": server.name,
+                "command": std::env::current_exe()?,
+                "args": [SHIM, self.socket()?],
+                "env": [{"name": SECRET, "value": key}],
+            }),
         };
-        let (path, bearer) = (secret()?, secret()?);
         let served = Served::new(server.id.clone(), set_up, session, &bearer);
-        lock(&self.shared.served).insert(blake3::hash(path.as_bytes()), Arc::new(served));
-        // Agents that drop the header are let in by the path, which nobody else knows either.
-        Ok(json!({
-            "type": "http",
-            "name": server.name,
-            "url": format!("http://127.0.0.1:{port}/mcp/{path}"),
-            "headers": [{"name": "Authorization", "value": format!("Bearer {bearer}")}],
-        }))
+        lock(&self.shared.served).insert(blake3::hash(key.as_bytes()), Arc::new(served));
+        Ok(entry)
+    }
+
+    /// The port that is listened on, from now on at the latest.
+    fn port(&mut self) -> std::io::Result<u16> {
+        if let Some((port, _)) = &self.listening {
+            return Ok(*port);
+        }
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let task = tokio::spawn(http::listen(listener, port, self.shared.clone()));
+        self.listening = Some((port, task));
+        Ok(port)
+    }
+
+    /// The socket that is listened at, from now on at the latest.
+    fn socket(&mut self) -> std::io::Result<PathBuf> {
+        let socket = match self.socket.take() {
+            Some(socket) => socket,
+            None => Socket::open(&self.shared)?,
+        };
+        Ok(self.socket.insert(socket).path())
     }
 
     /// A set-up was answered: its servers are of this session; without one they are of none, and end.
@@ -137,14 +190,20 @@ impl Bridge {
 
     fn end(&mut self, is_over: impl Fn(&Served) -> bool) {
         let mut all = lock(&self.shared.served);
-        let over: Vec<Arc<Served>> = all.extract_if(|_, served| is_over(served)).map(|(_, served)| served).collect();
+        let over: Vec<Arc<Served>> = all
+            .extract_if(|_, served| is_over(served))
+            .map(|(_, served)| served)
+            .collect();
         let none_left = all.is_empty();
         drop(all);
         for served in over {
             served.end(&self.shared);
         }
-        if none_left && let Some((_, task)) = self.listening.take() {
-            task.abort();
+        if none_left {
+            self.socket = None;
+            if let Some((_, task)) = self.listening.take() {
+                task.abort();
+            }
         }
     }
 
@@ -177,13 +236,18 @@ impl Bridge {
         match method {
             "mcp/message" => client.hear(&self.shared, call, params),
             "mcp/disconnect" => client.end(&self.shared),
-            _ => self.shared.answered(call, Err(error_text(-32601, "MCP clients have no such method", None))),
+            _ => self
+                .shared
+                .answered(call, Err(error_text(-32601, "MCP clients have no such method", None))),
         }
     }
 
     /// A server gives a request up that it has sent to its client.
     pub fn give_up(&self, call: u64) {
-        let clients: Vec<_> = lock(&self.shared.connections).values().filter_map(Weak::upgrade).collect();
+        let clients: Vec<_> = lock(&self.shared.connections)
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
         for client in clients {
             client.give_up(call);
         }
@@ -213,7 +277,11 @@ impl Shared {
             open: true,
         };
         let method = method.into();
-        let request = Incoming::Request { id, method, params: Some(params) };
+        let request = Incoming::Request {
+            id,
+            method,
+            params: Some(params),
+        };
         let gone = || Err(error_text(INTERNAL, "the connection is over", None));
         if self.to_chain.send(request).await.is_err() {
             asked.open = false;
@@ -228,7 +296,13 @@ impl Shared {
     async fn tell(&self, method: &str, params: Text) {
         let method = method.into();
         // Without a chain nobody is left to be told.
-        let _ = self.to_chain.send(Incoming::Notification { method, params: Some(params) }).await;
+        let _ = self
+            .to_chain
+            .send(Incoming::Notification {
+                method,
+                params: Some(params),
+            })
+            .await;
     }
 
     /// The client has answered a request of its server.
@@ -252,7 +326,9 @@ impl Drop for Asked<'_> {
         if !self.open {
             return;
         }
-        let Ok(id) = serde_json::from_str::<Value>(self.id.as_json()) else { return };
+        let Ok(id) = serde_json::from_str::<Value>(self.id.as_json()) else {
+            return;
+        };
         let cancel = Incoming::Notification {
             method: "$/cancel_request".into(),
             params: Some(Text::of(&json!({ "requestId": id }))),

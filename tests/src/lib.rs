@@ -9,6 +9,7 @@ pub mod directory;
 pub mod frame;
 pub mod guests;
 pub mod hops;
+pub mod http;
 pub mod intruder;
 pub mod raw;
 pub mod real;

@@ -26,13 +26,10 @@ const SESSION: &str = "consort/sessionId";
 
 /// A client.
 pub(super) struct Client {
-    pub(super) served: Arc<Served>,
-    /// Its id among the clients of its server, if it has one.
-    pub(super) id: String,
+    served: Arc<Served>,
     way: Way,
     numbers: AtomicU64,
     state: Mutex<State>,
-    pub(super) over: Notify,
 }
 
 /// How it reaches its server.
@@ -56,10 +53,10 @@ struct State {
 }
 
 /// A request of a client.
-pub(super) struct Request<'a> {
-    pub(super) id: &'a RawValue,
-    pub(super) method: &'a str,
-    pub(super) params: Option<&'a RawValue>,
+pub(super) struct Request {
+    pub(super) id: Box<RawValue>,
+    pub(super) method: String,
+    pub(super) params: Option<Box<RawValue>>,
 }
 
 impl Client {
@@ -68,13 +65,19 @@ impl Client {
     /// # Errors
     ///
     /// What the server answers, as a JSON-RPC error.
-    pub(super) async fn connect(shared: &Arc<Shared>, served: Arc<Served>, id: String) -> Result<Arc<Self>, Text> {
+    pub(super) async fn connect(shared: &Arc<Shared>, served: Arc<Served>) -> Result<Arc<Self>, Text> {
         let server = &served.server;
         let params = Text::of(&json!({"serverId": server, "acpId": server}));
         let way = match shared.ask("mcp/connect", params).await {
             Ok(result) => match scan::string_member(&result, "connectionId") {
                 Some(connection) => Way::Connection(connection.into_owned()),
-                None => return Err(error_text(INTERNAL, "the server's answer to `mcp/connect` has no `connectionId`", None)),
+                None => {
+                    return Err(error_text(
+                        INTERNAL,
+                        "the server's answer to `mcp/connect` has no `connectionId`",
+                        None,
+                    ));
+                }
             },
             // It speaks the later generation.
             Err(error) if is_unknown_method(&error) => Way::Requests,
@@ -82,11 +85,9 @@ impl Client {
         };
         let client = Arc::new(Self {
             served,
-            id,
             way,
             numbers: AtomicU64::new(1),
             state: Mutex::default(),
-            over: Notify::new(),
         });
         if let Way::Connection(connection) = &client.way {
             lock(&shared.connections).insert(connection.clone(), Arc::downgrade(&client));
@@ -122,33 +123,46 @@ impl Client {
         Text::trusted(text)
     }
 
-    /// Asks the server. The answer goes into the stream, as the last thing that does.
-    pub(super) async fn ask(self: &Arc<Self>, shared: &Arc<Shared>, request: Request<'_>, stream: &Arc<EventLog>) {
+    /// Asks the server. What it tells about the request on the way goes into the stream, and so does the answer.
+    pub(super) async fn ask(self: &Arc<Self>, shared: &Arc<Shared>, request: Request, stream: &Arc<EventLog>) {
+        let outcome = self.outcome(shared, &request, stream).await;
+        let (name, text) = match &outcome {
+            Ok(result) => ("result", result),
+            Err(error) => ("error", error),
+        };
+        let (id, text) = (request.id.get(), text.to_text());
+        stream.push(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"{name}\":{text}}}"));
+    }
+
+    async fn outcome(&self, shared: &Arc<Shared>, request: &Request, stream: &Arc<EventLog>) -> Outcome {
         let given_up = Arc::new(Notify::new());
-        let token = request.params.and_then(progress_token);
+        let token = request.params.as_deref().and_then(progress_token);
         {
             let mut state = lock(&self.state);
             if state.is_over || state.asked.len() >= MAX_OPEN {
-                drop(state);
                 let reason = "the server is gone, or too many requests of this client wait for it";
-                return finish(stream, request.id.get(), &Err(error_text(INTERNAL, reason, None)));
+                return Err(error_text(INTERNAL, reason, None));
             }
             state.asked.insert(request.id.get().to_owned(), given_up.clone());
-            state.streams.push_back((token, stream.clone()));
+            if !state.main.as_ref().is_some_and(|main| Arc::ptr_eq(main, stream)) {
+                state.streams.push_back((token, stream.clone()));
+            }
         }
         let number = self.number();
-        let params = self.message(request.method, request.params, Some(number));
+        let params = self.message(&request.method, request.params.as_deref(), Some(number));
         let outcome = tokio::select! {
             outcome = shared.ask("mcp/message", params) => self.unwrapped(outcome),
             () = given_up.notified() => Err(error_text(-32800, "cancelled", None)),
         };
-        finish(stream, request.id.get(), &outcome);
         let mut state = lock(&self.state);
         state.asked.remove(request.id.get());
         let ended = state.streams.iter().filter(|(_, stream)| stream.has_ended()).count();
-        if ended > ENDED_STREAMS && let Some(at) = state.streams.iter().position(|(_, stream)| stream.has_ended()) {
+        if ended > ENDED_STREAMS
+            && let Some(at) = state.streams.iter().position(|(_, stream)| stream.has_ended())
+        {
             state.streams.remove(at);
         }
+        outcome
     }
 
     /// A server without connections wraps what it answers once more.
@@ -159,7 +173,11 @@ impl Client {
                 match (part("/result"), part("/error")) {
                     (Some(result), _) => Ok(result),
                     (None, Some(error)) => Err(error),
-                    (None, None) => Err(error_text(INTERNAL, "the server's answer has neither result nor error", None)),
+                    (None, None) => Err(error_text(
+                        INTERNAL,
+                        "the server's answer has neither result nor error",
+                        None,
+                    )),
                 }
             }
             (_, outcome) => outcome,
@@ -228,7 +246,15 @@ impl Client {
         let mut open = state.streams.iter().rev().filter(|(_, stream)| !stream.has_ended());
         let belongs = token.and_then(|token| open.clone().find(|(own, _)| own.as_ref() == Some(token)));
         let any = || open.next().map(|(_, stream)| stream.clone());
-        belongs.map(|(_, stream)| stream.clone()).or_else(|| state.main.clone()).or_else(any)
+        belongs
+            .map(|(_, stream)| stream.clone())
+            .or_else(|| state.main.clone())
+            .or_else(any)
+    }
+
+    /// Hears everything over one stream.
+    pub(super) fn hears_over(&self, stream: &Arc<EventLog>) {
+        lock(&self.state).main = Some(stream.clone());
     }
 
     /// The stream of what the server says on its own account.
@@ -290,7 +316,6 @@ impl Client {
         for stream in streams.into_iter().map(|(_, stream)| stream).chain(main) {
             stream.end();
         }
-        self.over.notify_waiters();
         self.served.remove(self);
         if let Way::Connection(connection) = &self.way {
             lock(&shared.connections).remove(connection);
@@ -314,14 +339,4 @@ fn member(object: &RawValue, name: &str) -> Option<String> {
 fn progress_token(params: &RawValue) -> Option<Value> {
     let meta = member(params, "_meta")?;
     serde_json::from_str::<Value>(&meta).ok()?.get("progressToken").cloned()
-}
-
-/// Puts the answer to a request into its stream.
-fn finish(stream: &EventLog, id: &str, outcome: &Outcome) {
-    let (name, text) = match outcome {
-        Ok(result) => ("result", result),
-        Err(error) => ("error", error),
-    };
-    stream.push(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"{name}\":{}}}", text.to_text()));
-    stream.end();
 }

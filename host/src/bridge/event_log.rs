@@ -44,7 +44,10 @@ pub(super) struct Cursor {
 
 impl EventLog {
     pub(super) fn new(number: u64) -> Self {
-        Self { number, ..Self::default() }
+        Self {
+            number,
+            ..Self::default()
+        }
     }
 
     /// Adds a message.
@@ -56,7 +59,10 @@ impl EventLog {
         let number = state.first + state.events.len() as u64;
         // A line break ends a field of an event, and JSON has none outside of its strings that means anything.
         let message = message.replace(['\n', '\r'], " ");
-        let event = Bytes::from(format!("id: {}-{number}\nevent: message\ndata: {message}\n\n", self.number));
+        let event = Bytes::from(format!(
+            "id: {}-{number}\nevent: message\ndata: {message}\n\n",
+            self.number
+        ));
         state.bytes += event.len();
         state.events.push_back(event);
         while state.first < state.read && state.bytes > KEPT {
@@ -83,7 +89,9 @@ impl EventLog {
     pub(super) fn read(&self, behind: Option<u64>) -> Cursor {
         let state = lock(&self.state);
         let last = state.first + state.events.len() as u64;
-        let next = behind.map_or(state.read, |behind| behind.saturating_add(1)).clamp(state.first, last);
+        let next = behind
+            .map_or(state.read, |behind| behind.saturating_add(1))
+            .clamp(state.first, last);
         drop(state);
         let reader = self.reader.fetch_add(1, Ordering::Relaxed) + 1;
         self.more.notify_waiters();
@@ -95,8 +103,8 @@ impl EventLog {
         self.reader.load(Ordering::Relaxed) != cursor.reader
     }
 
-    /// The next event; none at the end.
-    pub(super) async fn next(&self, cursor: &mut Cursor) -> Option<Bytes> {
+    /// The next event and its number; none at the end.
+    pub(super) async fn next(&self, cursor: &mut Cursor) -> Option<(u64, Bytes)> {
         loop {
             let more = self.more.notified();
             if self.is_past(cursor) {
@@ -104,11 +112,15 @@ impl EventLog {
             }
             {
                 let mut state = lock(&self.state);
-                let at = cursor.next.checked_sub(state.first).and_then(|at| usize::try_from(at).ok());
+                let at = cursor
+                    .next
+                    .checked_sub(state.first)
+                    .and_then(|at| usize::try_from(at).ok());
                 if let Some(event) = at.and_then(|at| state.events.get(at).cloned()) {
+                    let number = cursor.next;
                     cursor.next += 1;
                     state.read = state.read.max(cursor.next);
-                    return Some(event);
+                    return Some((number, event));
                 }
                 if state.ended {
                     return None;
@@ -132,13 +144,17 @@ impl State {
 mod tests {
     use super::*;
 
-    async fn all(log: &EventLog, behind: Option<u64>) -> Vec<String> {
+    async fn all(log: &EventLog, behind: Option<u64>) -> Vec<(u64, Bytes)> {
         let mut cursor = log.read(behind);
         let mut all = Vec::new();
         while let Some(event) = log.next(&mut cursor).await {
-            all.push(String::from_utf8_lossy(&event).into_owned());
+            all.push(event);
         }
         all
+    }
+
+    fn event(number: u64, message: &'static str) -> (u64, Bytes) {
+        (number, Bytes::from_static(message.as_bytes()))
     }
 
     #[tokio::test]
@@ -148,15 +164,12 @@ mod tests {
             log.push(message);
         }
         let mut cursor = log.read(None);
-        assert_eq!(log.next(&mut cursor).await.unwrap(), "id: 3-0\nevent: message\ndata: a\n\n");
+        assert_eq!(log.next(&mut cursor).await, Some(event(0, "a")));
         log.end();
-        assert_eq!(
-            all(&log, Some(0)).await,
-            ["id: 3-1\nevent: message\ndata: b b\n\n", "id: 3-2\nevent: message\ndata: c\n\n"]
-        );
+        assert_eq!(all(&log, Some(0)).await, [event(1, "b b"), event(2, "c")]);
         assert!(log.next(&mut cursor).await.is_none(), "somebody else reads now");
         assert!(all(&log, None).await.is_empty(), "all was read");
-        assert_eq!(all(&log, Some(u64::MAX)).await.len(), 0);
+        assert!(all(&log, Some(u64::MAX)).await.is_empty());
     }
 
     #[tokio::test]

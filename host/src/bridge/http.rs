@@ -3,9 +3,9 @@
 
 use super::client::{Client, Request};
 use super::event_log::{Cursor, EventLog};
+use super::message::{Kind, MAX_MESSAGE, Message, failure};
 use super::served::{Served, secret};
 use super::{Shared, lock};
-use crate::message::Outcome;
 use crate::wire::text::Text;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited, combinators::BoxBody};
@@ -14,10 +14,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -34,9 +31,6 @@ const MAX_CONNECTIONS: usize = 256;
 /// How long the head of a request may take, and its body.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 const BODY_TIME: Duration = Duration::from_secs(30);
-
-/// Bytes of the body of a request: as much as a message of ACP has.
-const MAX_BODY: usize = 64 * 1024 * 1024;
 
 /// How often a stream on which nothing is said shows that it is still there. Agents give up after a minute or more.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -55,7 +49,9 @@ pub(super) async fn listen(listener: TcpListener, port: u16, shared: Arc<Shared>
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
+        let Ok(permit) = room.clone().acquire_owned().await else {
+            return;
+        };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -89,7 +85,10 @@ async fn answer(request: hyper::Request<Incoming>, port: u16, shared: &Arc<Share
     let served = lock(&shared.served).get(&blake3::hash(secret.as_bytes())).cloned();
     let authorization = text_of(request.headers(), &header::AUTHORIZATION);
     let Some(served) = served.filter(|served| served.lets_in(authorization)) else {
-        return plain(StatusCode::UNAUTHORIZED, "this needs the secret that the agent was given");
+        return plain(
+            StatusCode::UNAUTHORIZED,
+            "this needs the secret that the agent was given",
+        );
     };
     match *request.method() {
         Method::POST => post(request, shared, &served).await,
@@ -129,76 +128,60 @@ fn client(headers: &HeaderMap, served: &Served) -> Option<Arc<Client>> {
     served.client(text_of(headers, &SESSION_ID)?)
 }
 
-/// One message, as far as it has to be understood.
-#[derive(Deserialize)]
-struct Message<'a> {
-    #[serde(borrow, default)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    method: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
-}
-
 async fn post(request: hyper::Request<Incoming>, shared: &Arc<Shared>, served: &Arc<Served>) -> Answer {
     let (head, body) = request.into_parts();
-    let body = Limited::new(body, MAX_BODY).collect();
+    let body = Limited::new(body, MAX_MESSAGE).collect();
     let body = match tokio::time::timeout(BODY_TIME, body).await {
         Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(_)) => return plain(StatusCode::PAYLOAD_TOO_LARGE, "the message is broken off, or larger than 64 MiB"),
+        Ok(Err(_)) => {
+            return plain(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the message is broken off, or larger than 64 MiB",
+            );
+        }
         Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the message took longer than 30 seconds"),
     };
-    let message: Message<'_> = match serde_json::from_slice(&body) {
+    let message = match Message::read(&body) {
         Ok(message) => message,
-        Err(error) => {
-            let batch = body.trim_ascii_start().starts_with(b"[");
-            let (code, reason) = match batch {
-                true => (-32600, "batches are not taken: send one message at a time".to_owned()),
-                false => (-32700, format!("the body is no JSON-RPC message: {error}")),
-            };
-            return failed(StatusCode::BAD_REQUEST, None, code, &reason);
-        }
+        Err((code, reason)) => return failed(StatusCode::BAD_REQUEST, None, code, &reason),
     };
     let known = client(&head.headers, served);
     if known.is_none() && head.headers.contains_key(SESSION_ID) {
         // The client begins anew then.
-        return failed(StatusCode::NOT_FOUND, message.id, -32001, "this session is over, or was never there");
+        let reason = "this session is over, or was never there";
+        return failed(StatusCode::NOT_FOUND, message.id.as_deref(), -32001, reason);
     }
-    match (&message.method, message.id) {
-        (Some(method), Some(id)) => {
-            let request = Request { id, method, params: message.params };
+    match message.kind() {
+        Ok(Kind::Request(request)) => {
             let client = match known {
                 Some(client) => Ok((client, None)),
-                None => connected(shared, served, method).await,
+                None => connected(shared, served, &request.method).await,
             };
             match client {
                 Ok((client, new)) => asked(shared, &client, new, request, &head.headers).await,
-                Err(error) => wrapped(Some(id), "error", &error),
+                Err(error) => {
+                    let (id, error) = (request.id.get(), error.to_text());
+                    body_of(
+                        StatusCode::OK,
+                        JSON,
+                        format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}"),
+                    )
+                }
             }
         }
-        (Some(method), None) => {
+        Ok(Kind::Notification(method, params)) => {
             if let Some(client) = known.or_else(|| served.plain()) {
-                client.tell(shared, method, message.params).await;
+                client.tell(shared, &method, params.as_deref()).await;
             }
             plain(StatusCode::ACCEPTED, "")
         }
-        (None, Some(id)) => {
-            let text = |value: &RawValue| Text::trusted(value.get().to_owned());
-            let outcome: Outcome = match (message.result, message.error) {
-                (Some(result), _) => Ok(text(result)),
-                (None, Some(error)) => Err(text(error)),
-                (None, None) => return failed(StatusCode::BAD_REQUEST, Some(id), -32600, "an answer has a result or an error"),
-            };
-            if let (Some(client), Ok(id)) = (known.or_else(|| served.plain()), id.get().parse()) {
+        Ok(Kind::Response(id, outcome)) => {
+            if let (Some(client), Some(id)) = (known.or_else(|| served.plain()), id) {
                 client.answered(shared, id, outcome);
             }
             plain(StatusCode::ACCEPTED, "")
         }
-        (None, None) => failed(StatusCode::BAD_REQUEST, None, -32600, "this is neither a request nor a notification nor an answer"),
+        Err((code, reason)) => failed(StatusCode::BAD_REQUEST, None, code, &reason),
     }
 }
 
@@ -211,7 +194,7 @@ async fn connected(
     let fail = |error: std::io::Error| crate::wire::envelope::error_text(-32603, &error.to_string(), None);
     if method == "initialize" {
         let id = secret().map_err(fail)?;
-        let client = Client::connect(shared, served.clone(), id.clone()).await?;
+        let client = Client::connect(shared, served.clone()).await?;
         if let Some(oldest) = served.add(&id, client.clone()) {
             oldest.end(shared);
         }
@@ -220,7 +203,7 @@ async fn connected(
     match served.plain() {
         Some(client) if !client.is_over() => Ok((client, None)),
         _ => {
-            let client = Client::connect(shared, served.clone(), String::new()).await?;
+            let client = Client::connect(shared, served.clone()).await?;
             let kept = served.set_plain(client.clone());
             if !Arc::ptr_eq(&kept, &client) {
                 client.end(shared);
@@ -235,21 +218,18 @@ async fn asked(
     shared: &Arc<Shared>,
     client: &Arc<Client>,
     new: Option<String>,
-    request: Request<'_>,
+    request: Request,
     headers: &HeaderMap,
 ) -> Answer {
     let accepted = text_of(headers, &header::ACCEPT);
     // Whoever says nothing takes the simplest.
     let streams = accepted.is_some_and(|accepted| accepted.contains(EVENTS));
     let stream = client.new_stream();
-    let (id, method) = (request.id.get().to_owned(), request.method.to_owned());
-    let params = request.params.map(ToOwned::to_owned);
     let work = {
         let (shared, client, stream) = (shared.clone(), client.clone(), stream.clone());
         async move {
-            let Ok(id) = RawValue::from_string(id) else { return };
-            let request = Request { id: &id, method: &method, params: params.as_deref() };
             client.ask(&shared, request, &stream).await;
+            stream.end();
         }
     };
     // It goes on when the connection breaks: the client may come back for the answer.
@@ -263,19 +243,12 @@ async fn asked(
         while let Some(event) = stream.next(&mut cursor).await {
             last = Some(event);
         }
-        body(StatusCode::OK, JSON, last.as_deref().map_or(Bytes::new(), data))
+        body_of(StatusCode::OK, JSON, last.map_or(Bytes::new(), |(_, answer)| answer))
     };
     if let Some(id) = new.and_then(|id| HeaderValue::from_str(&id).ok()) {
         answer.headers_mut().insert(SESSION_ID, id);
     }
     answer
-}
-
-/// What an event carries.
-fn data(event: &[u8]) -> Bytes {
-    const DATA: &[u8] = b"\ndata: ";
-    let at = memchr::memmem::find(event, DATA).map_or(0, |at| at + DATA.len());
-    Bytes::copy_from_slice(event[at..].trim_ascii_end())
 }
 
 fn get(headers: &HeaderMap, served: &Arc<Served>) -> Answer {
@@ -301,36 +274,33 @@ fn get(headers: &HeaderMap, served: &Arc<Served>) -> Answer {
 
 fn not_allowed() -> Answer {
     let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "");
-    answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST, GET, DELETE"));
+    answer
+        .headers_mut()
+        .insert(header::ALLOW, HeaderValue::from_static("POST, GET, DELETE"));
     answer
 }
 
-fn body(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Answer {
+fn body_of(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(text.into()).boxed());
     *answer.status_mut() = status;
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     answer
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Answer {
-    body(status, "text/plain; charset=utf-8", text)
+    body_of(status, "text/plain; charset=utf-8", text)
 }
 
 fn failed(status: StatusCode, id: Option<&RawValue>, code: i64, reason: &str) -> Answer {
-    let error = json!({"code": code, "message": reason});
-    let mut answer = wrapped(id, "error", &Text::of(&error));
-    *answer.status_mut() = status;
-    answer
-}
-
-fn wrapped(id: Option<&RawValue>, name: &str, text: &Text) -> Answer {
-    let id = id.map_or("null", RawValue::get);
-    let message = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"{name}\":{}}}", text.to_text());
-    body(StatusCode::OK, JSON, message)
+    body_of(status, JSON, failure(id.map_or("null", RawValue::get), code, reason))
 }
 
 fn events(log: Arc<EventLog>, cursor: Cursor) -> Answer {
-    let stream = Events { reading: read(log, cursor) };
+    let stream = Events {
+        reading: read(log, cursor),
+    };
     let mut answer = Response::new(BoxBody::new(stream));
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENTS));
@@ -344,9 +314,19 @@ type Reading = Pin<Box<dyn Future<Output = Option<(Bytes, Arc<EventLog>, Cursor)
 fn read(log: Arc<EventLog>, mut cursor: Cursor) -> Reading {
     Box::pin(async move {
         let next = tokio::time::timeout(KEEP_ALIVE, log.next(&mut cursor)).await;
-        let event = next.unwrap_or_else(|_| Some(Bytes::from_static(b": \n\n")))?;
-        Some((event, log, cursor))
+        let frame = match next {
+            Ok(event) => framed(log.number, event?),
+            Err(_) => Bytes::from_static(b": \n\n"),
+        };
+        Some((frame, log, cursor))
     })
+}
+
+fn framed(stream: u64, (number, message): (u64, Bytes)) -> Bytes {
+    let mut frame = format!("id: {stream}-{number}\nevent: message\ndata: ").into_bytes();
+    frame.extend_from_slice(&message);
+    frame.extend_from_slice(b"\n\n");
+    frame.into()
 }
 
 /// The body of a stream of events.
@@ -358,7 +338,10 @@ impl Body for Events {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.reading.as_mut().poll(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(None) => Poll::Ready(None),

@@ -35,14 +35,19 @@ impl Served {
             server,
             set_up,
             bearer: blake3::hash(bearer.as_bytes()),
-            state: Mutex::new(State { session, ..State::default() }),
+            state: Mutex::new(State {
+                session,
+                ..State::default()
+            }),
         }
     }
 
     /// Whether whoever shows this may come in. Hashes are compared in a time that tells nothing.
     pub(super) fn lets_in(&self, authorization: Option<&str>) -> bool {
         authorization.is_none_or(|shown| {
-            let bearer = shown.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+            let bearer = shown
+                .split_once(' ')
+                .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
             bearer.is_some_and(|(_, token)| blake3::hash(token.trim().as_bytes()) == self.bearer)
         })
     }
@@ -55,14 +60,14 @@ impl Served {
         lock(&self.state).session = Some(session.into());
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        lock(&self.state).over
-    }
-
     pub(super) fn client(&self, id: &str) -> Option<Arc<Client>> {
         let wanted = blake3::hash(id.as_bytes());
         let state = lock(&self.state);
-        state.clients.iter().find(|(id, _)| *id == wanted).map(|(_, client)| client.clone())
+        state
+            .clients
+            .iter()
+            .find(|(id, _)| *id == wanted)
+            .map(|(_, client)| client.clone())
     }
 
     /// Has another client; gives back one that has to go for it.
@@ -93,7 +98,10 @@ impl Served {
     pub(super) fn end(&self, shared: &Arc<Shared>) {
         let mut state = lock(&self.state);
         state.over = true;
-        let clients: Vec<_> = std::mem::take(&mut state.clients).into_iter().map(|(_, client)| client).collect();
+        let clients: Vec<_> = std::mem::take(&mut state.clients)
+            .into_iter()
+            .map(|(_, client)| client)
+            .collect();
         let plain = state.plain.take();
         drop(state);
         for client in clients.into_iter().chain(plain) {

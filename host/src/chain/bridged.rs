@@ -4,7 +4,7 @@
 use super::conductor::Role;
 use super::parcel::{CallId, Edge};
 use super::router::Router;
-use crate::bridge::{AcpServer, Bridge};
+use crate::bridge::{AcpServer, Bridge, Transport};
 use crate::grants::is_setup;
 use crate::message::Outcome;
 use crate::wire::edit::{self, Edit};
@@ -90,10 +90,12 @@ impl Router {
         let mut edits = Vec::new();
         for (at, entry) in entries.iter().enumerate() {
             let Some(server) = acp_server(entry) else { continue };
-            let served = match (self.bridged.agent_speaks_http, self.bridge()) {
-                (true, Some(bridge)) => bridge.serve(&server, call, session.as_deref()).map_err(|error| error.to_string()),
-                _ => Err("the agent reaches no MCP servers over HTTP".to_owned()),
+            let transport = match self.bridged.agent_speaks_http {
+                true => Transport::Http,
+                false => Transport::Stdio,
             };
+            let Some(bridge) = self.bridge() else { continue };
+            let served = bridge.serve(&server, transport, call, session.as_deref());
             let place = format!("/mcpServers/{at}");
             match served {
                 Ok(entry) => edits.push(Edit::Replace(place, Text::of(&entry))),
@@ -115,7 +117,10 @@ impl Router {
             return;
         }
         if is_setup(method) {
-            let named = outcome.as_ref().ok().map(|result| scan::string_member(result, "sessionId").map(|id| id.into_owned()));
+            let named = outcome
+                .as_ref()
+                .ok()
+                .map(|result| scan::string_member(result, "sessionId").map(|id| id.into_owned()));
             if let Some(bridge) = self.bridge() {
                 match named {
                     Some(Some(session)) => bridge.set_up(call, Some(&session)),
@@ -144,8 +149,17 @@ impl Router {
     }
 
     /// Takes what is for somebody who uses the bridge, and not for the agent itself.
-    pub(super) fn bridge_takes_call(&mut self, edge: Edge, id: Option<&str>, method: &str, params: Option<&Text>) -> bool {
-        let Some(bridge) = self.bridge().filter(|bridge| edge == Edge::Agent && bridge.takes(method, params)) else {
+    pub(super) fn bridge_takes_call(
+        &mut self,
+        edge: Edge,
+        id: Option<&str>,
+        method: &str,
+        params: Option<&Text>,
+    ) -> bool {
+        let Some(bridge) = self
+            .bridge()
+            .filter(|bridge| edge == Edge::Agent && bridge.takes(method, params))
+        else {
             return false;
         };
         bridge.say(id, method, params);
