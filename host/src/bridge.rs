@@ -68,7 +68,7 @@ struct Shared {
     served: Mutex<HashMap<blake3::Hash, Arc<Served>>>,
     /// Requests to the chain that wait for their answers.
     asked: Mutex<HashMap<Id, oneshot::Sender<Outcome>>>,
-    /// Whom the messages of an MCP connection are for.
+    /// Whom the messages of an MCP connection, or those that belong to a request without one, are for.
     connections: Mutex<HashMap<String, Weak<Client>>>,
     to_chain: mpsc::Sender<Incoming>,
     /// What the ids of requests begin with: no agent can guess it, so none of its own has it.
@@ -226,8 +226,14 @@ impl Bridge {
     }
 
     fn client(&self, params: Option<&Text>) -> Option<Arc<Client>> {
-        let connection = scan::string_member(params?, "connectionId")?;
-        lock(&self.shared.connections).get(&*connection)?.upgrade()
+        let member = |name| scan::string_member(params?, name);
+        let connections = lock(&self.shared.connections);
+        match member("connectionId") {
+            Some(connection) => connections.get(&*connection)?.upgrade(),
+            None => connections
+                .get(&request_key(&member("serverId")?, &member("requestId")?))?
+                .upgrade(),
+        }
     }
 
     /// A request (with the number of its call) or a notification of a server to its client.
@@ -254,6 +260,11 @@ impl Bridge {
     }
 }
 
+/// What a request to a server without connections is found by.
+fn request_key(server: &str, request: &str) -> String {
+    format!("{server}\0{request}")
+}
+
 impl Drop for Bridge {
     fn drop(&mut self) {
         if let Some((_, task)) = self.listening.take() {
@@ -263,9 +274,14 @@ impl Drop for Bridge {
 }
 
 impl Shared {
+    /// A number that nobody else has.
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Asks the chain for something, as the agent would. Giving this up gives the request up.
     async fn ask(&self, method: &str, params: Text) -> Outcome {
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let number = self.number();
         let Some(id) = Id::parse(&format!("{}{number}\"", self.prefix)) else {
             return Err(error_text(INTERNAL, "an id of Consort's cannot be read", None));
         };

@@ -3,7 +3,7 @@
 
 use super::event_log::EventLog;
 use super::served::Served;
-use super::{INTERNAL, Shared, lock};
+use super::{INTERNAL, Shared, lock, request_key};
 use crate::message::Outcome;
 use crate::wire::envelope::error_text;
 use crate::wire::scan;
@@ -43,13 +43,21 @@ enum Way {
 struct State {
     /// What the server says on its own account.
     main: Option<Arc<EventLog>>,
-    /// The answers to requests, with the token under which the client wants to hear of their progress.
-    streams: VecDeque<(Option<Value>, Arc<EventLog>)>,
+    streams: VecDeque<Answer>,
     /// Requests of the client, by their ids, and how to give them up.
     asked: HashMap<String, Arc<Notify>>,
     /// Requests of the server: their ids for the client, and their calls.
     calls: HashMap<u64, String>,
     is_over: bool,
+}
+
+/// Where the answer to a request goes, and what belongs to it.
+struct Answer {
+    /// The token under which the client wants to hear of its progress.
+    token: Option<Value>,
+    /// The number under which the server knows the request.
+    request: u64,
+    stream: Arc<EventLog>,
 }
 
 /// A request of a client.
@@ -134,9 +142,10 @@ impl Client {
         stream.push(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"{name}\":{text}}}"));
     }
 
-    async fn outcome(&self, shared: &Arc<Shared>, request: &Request, stream: &Arc<EventLog>) -> Outcome {
+    async fn outcome(self: &Arc<Self>, shared: &Arc<Shared>, request: &Request, stream: &Arc<EventLog>) -> Outcome {
         let given_up = Arc::new(Notify::new());
         let token = request.params.as_deref().and_then(progress_token);
+        let number = shared.number();
         {
             let mut state = lock(&self.state);
             if state.is_over || state.asked.len() >= MAX_OPEN {
@@ -144,24 +153,40 @@ impl Client {
                 return Err(error_text(INTERNAL, reason, None));
             }
             state.asked.insert(request.id.get().to_owned(), given_up.clone());
-            if !state.main.as_ref().is_some_and(|main| Arc::ptr_eq(main, stream)) {
-                state.streams.push_back((token, stream.clone()));
-            }
+            state.streams.push_back(Answer {
+                token,
+                request: number,
+                stream: stream.clone(),
+            });
         }
-        let number = self.number();
+        let key = match self.way {
+            Way::Connection(_) => None,
+            Way::Requests => Some(request_key(&self.served.server, &number.to_string())),
+        };
+        if let Some(key) = &key {
+            lock(&shared.connections).insert(key.clone(), Arc::downgrade(self));
+        }
         let params = self.message(&request.method, request.params.as_deref(), Some(number));
         let outcome = tokio::select! {
             outcome = shared.ask("mcp/message", params) => self.unwrapped(outcome),
             () = given_up.notified() => Err(error_text(-32800, "cancelled", None)),
         };
+        if let Some(key) = &key {
+            lock(&shared.connections).remove(key);
+        }
         let mut state = lock(&self.state);
         state.asked.remove(request.id.get());
-        let ended = state.streams.iter().filter(|(_, stream)| stream.has_ended()).count();
-        if ended > ENDED_STREAMS
-            && let Some(at) = state.streams.iter().position(|(_, stream)| stream.has_ended())
-        {
-            state.streams.remove(at);
-        }
+        // A stream of its own is kept, in case that it broke before its end was read.
+        let own = !state.main.as_ref().is_some_and(|main| Arc::ptr_eq(main, stream));
+        let ended = |answer: &Answer| answer.stream.has_ended();
+        let gone = match own {
+            true if state.streams.iter().filter(|answer| ended(answer)).count() > ENDED_STREAMS => {
+                state.streams.iter().position(ended)
+            }
+            true => None,
+            false => state.streams.iter().position(|answer| answer.request == number),
+        };
+        gone.and_then(|at| state.streams.remove(at));
         outcome
     }
 
@@ -234,22 +259,23 @@ impl Client {
         }
         let token = inner.as_ref().filter(|_| method == "notifications/progress");
         let token = token.and_then(|inner| inner.slice(scan::find(inner, "/progressToken")?).decode::<Value>());
-        if let Some(stream) = self.stream_for(token.as_ref()) {
+        let request = scan::string_member(params, "requestId").and_then(|request| request.parse().ok());
+        if let Some(stream) = self.stream_for(token.as_ref(), request) {
             stream.push(&text);
         }
     }
 
     /// Where something goes that the server says: along with the request that it belongs to, or over the stream for all else, or, if
     /// nobody has ever opened that, along with any request.
-    fn stream_for(&self, token: Option<&Value>) -> Option<Arc<EventLog>> {
+    fn stream_for(&self, token: Option<&Value>, request: Option<u64>) -> Option<Arc<EventLog>> {
         let state = lock(&self.state);
-        let mut open = state.streams.iter().rev().filter(|(_, stream)| !stream.has_ended());
-        let belongs = token.and_then(|token| open.clone().find(|(own, _)| own.as_ref() == Some(token)));
-        let any = || open.next().map(|(_, stream)| stream.clone());
-        belongs
-            .map(|(_, stream)| stream.clone())
-            .or_else(|| state.main.clone())
-            .or_else(any)
+        let mut open = state.streams.iter().rev().filter(|answer| !answer.stream.has_ended());
+        let belongs = |answer: &&Answer| {
+            Some(answer.request) == request || token.is_some_and(|token| answer.token.as_ref() == Some(token))
+        };
+        let belonging = open.clone().find(belongs).map(|answer| answer.stream.clone());
+        let any = || open.next().map(|answer| answer.stream.clone());
+        belonging.or_else(|| state.main.clone()).or_else(any)
     }
 
     /// Hears everything over one stream.
@@ -274,7 +300,7 @@ impl Client {
     /// The stream with this number.
     pub(super) fn stream(&self, number: u64) -> Option<Arc<EventLog>> {
         let state = lock(&self.state);
-        let all = state.streams.iter().map(|(_, stream)| stream).chain(&state.main);
+        let all = state.streams.iter().map(|answer| &answer.stream).chain(&state.main);
         all.into_iter().find(|stream| stream.number == number).cloned()
     }
 
@@ -288,7 +314,7 @@ impl Client {
         drop(state);
         let params = json!({"requestId": id, "reason": "the server does not need it any more"});
         let message = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
-        if let Some(stream) = self.stream_for(None) {
+        if let Some(stream) = self.stream_for(None, None) {
             stream.push(&message.to_string());
         }
     }
@@ -313,12 +339,15 @@ impl Client {
         for call in calls.into_values() {
             shared.answered(Some(&call), Err(error_text(INTERNAL, "the MCP client is gone", None)));
         }
-        for stream in streams.into_iter().map(|(_, stream)| stream).chain(main) {
+        for stream in streams.into_iter().map(|answer| answer.stream).chain(main) {
             stream.end();
         }
         self.served.remove(self);
         if let Way::Connection(connection) = &self.way {
-            lock(&shared.connections).remove(connection);
+            let mut connections = lock(&shared.connections);
+            connections.remove(connection);
+            connections.retain(|_, client| client.strong_count() > 0);
+            drop(connections);
             let (shared, params) = (shared.clone(), Text::of(&json!({ "connectionId": connection })));
             tokio::spawn(async move { shared.ask("mcp/disconnect", params).await });
         }
