@@ -105,6 +105,9 @@ impl Sandbox {
         // Enough for any sensible guest; recursion without end traps here.
         config.max_wasm_stack(512 * 1024);
         config.async_stack_size(1024 * 1024);
+        // Where in the source a trap was, and how native debuggers find their way: nobody is told, and it takes more than the code itself.
+        config.generate_address_map(false);
+        config.native_unwind_info(false);
         let engine = Engine::new(&config)?;
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
