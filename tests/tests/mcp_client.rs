@@ -19,7 +19,10 @@ fn start(reached: &Value) -> (Client, Agent, Value) {
     let mut agent = listener.accept();
     let initialize = agent.expect();
     let capabilities = json!({"mcpCapabilities": reached});
-    agent.answer(&initialize, &json!({"protocolVersion": 1, "agentCapabilities": capabilities}));
+    agent.answer(
+        &initialize,
+        &json!({"protocolVersion": 1, "agentCapabilities": capabilities}),
+    );
     client.expect();
     client.send_json(&request("new", "session/new", &json!({"cwd": "/", "mcpServers": []})));
     let new = agent.expect();
@@ -38,7 +41,10 @@ async fn uses_it(client: RunningService<RoleClient, ()>) {
         client.call_tool(CallToolRequestParams::new(name).with_arguments(object(arguments)))
     };
     let echoed = call("echo", json!({"text": "é"})).await.expect("the tool answers");
-    assert_eq!(serde_json::to_value(&echoed.content).unwrap(), json!([{"type": "text", "text": "é"}]));
+    assert_eq!(
+        serde_json::to_value(&echoed.content).unwrap(),
+        json!([{"type": "text", "text": "é"}])
+    );
     let session = call("session", json!({})).await.expect("the tool answers");
     assert_eq!(session.structured_content, Some(json!({"session": "s1"})));
     let failed = call("fail", json!({"text": "no"})).await.expect("the tool answers");
@@ -50,7 +56,10 @@ async fn uses_it(client: RunningService<RoleClient, ()>) {
     let many = (0..50).map(|number| call("echo", json!({"text": number.to_string()})));
     for (number, answer) in many.enumerate() {
         let answer = answer.await.expect("the tool answers");
-        assert_eq!(serde_json::to_value(&answer.content).unwrap()[0]["text"], number.to_string());
+        assert_eq!(
+            serde_json::to_value(&answer.content).unwrap()[0]["text"],
+            number.to_string()
+        );
     }
     client.cancel().await.expect("it ends");
 }
@@ -58,7 +67,10 @@ async fn uses_it(client: RunningService<RoleClient, ()>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_http() {
     let (_client, _agent, entry) = start(&json!({"http": true}));
-    let bearer = entry["headers"][0]["value"].as_str().unwrap().trim_start_matches("Bearer ");
+    let bearer = entry["headers"][0]["value"]
+        .as_str()
+        .unwrap()
+        .trim_start_matches("Bearer ");
     let config = StreamableHttpClientTransportConfig::with_uri(entry["url"].as_str().unwrap()).auth_header(bearer);
     let client = ().serve(StreamableHttpClientTransport::from_config(config)).await;
     uses_it(client.expect("the client connects")).await;

@@ -56,13 +56,8 @@ impl EventLog {
         if state.ended {
             return;
         }
-        let number = state.first + state.events.len() as u64;
-        // A line break ends a field of an event, and JSON has none outside of its strings that means anything.
-        let message = message.replace(['\n', '\r'], " ");
-        let event = Bytes::from(format!(
-            "id: {}-{number}\nevent: message\ndata: {message}\n\n",
-            self.number
-        ));
+        // A line break ends it wherever it goes, and JSON has none outside of its strings that means anything.
+        let event = Bytes::from(message.replace(['\n', '\r'], " "));
         state.bytes += event.len();
         state.events.push_back(event);
         while state.first < state.read && state.bytes > KEPT {
