@@ -51,12 +51,15 @@ use serde_json::{Value, json};
 
 pub use caller::{Caller, Level};
 pub use failure::Failure;
-pub use result::{Contents, Message, Reply, Structured};
+pub use result::{Contents, Listed, Message, Reply, Structured};
 pub(crate) use serving::{MESSAGES, SET_UPS, Serving};
 
 use crate::json::Json;
 
 type Working<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
+
+/// What is done with the params of a request.
+type Work<T> = Box<dyn Fn(&Json, Caller) -> Working<T>>;
 
 /// An MCP server: a name, and what it offers.
 pub struct Server {
@@ -67,6 +70,7 @@ pub struct Server {
     each_session: bool,
     tools: Vec<Tool>,
     resources: Vec<Resource>,
+    finders: Vec<Finder>,
     prompts: Vec<Prompt>,
     shared: Rc<Shared>,
 }
@@ -86,7 +90,7 @@ struct Tool {
     name: String,
     /// How `tools/list` shows it.
     shown: Value,
-    work: Box<dyn Fn(&Json, Caller) -> Working<Reply>>,
+    work: Work<Reply>,
 }
 
 struct Resource {
@@ -95,10 +99,16 @@ struct Resource {
     read: Box<dyn Fn(Caller) -> Working<Contents>>,
 }
 
+/// Resources that are not known beforehand.
+struct Finder {
+    list: Box<dyn Fn(Caller) -> Working<Vec<Listed>>>,
+    read: Box<dyn Fn(String, Caller) -> Working<Option<Contents>>>,
+}
+
 struct Prompt {
     name: String,
     shown: Value,
-    get: Box<dyn Fn(&Json, Caller) -> Working<Vec<Message>>>,
+    get: Work<Vec<Message>>,
 }
 
 /// The `arguments` in the params of a request; what is left out is an empty object.
@@ -133,6 +143,7 @@ impl Server {
             each_session: false,
             tools: Vec::new(),
             resources: Vec::new(),
+            finders: Vec::new(),
             prompts: Vec::new(),
             shared: Rc::default(),
         }
@@ -206,6 +217,28 @@ impl Server {
             read: Box::new(move |caller| {
                 let read = read.clone();
                 Box::pin(async move { read(caller).await })
+            }),
+        });
+        self
+    }
+
+    /// Also offers resources that are not known beforehand: `list` says which there are for whoever asks, and `read` gives what stands at a
+    /// URI, if it is one of them.
+    #[must_use]
+    pub fn resources<L, R>(mut self, list: L, read: R) -> Self
+    where
+        L: AsyncFn(Caller) -> Result<Vec<Listed>, Failure> + 'static,
+        R: AsyncFn(String, Caller) -> Result<Option<Contents>, Failure> + 'static,
+    {
+        let (list, read) = (Rc::new(list), Rc::new(read));
+        self.finders.push(Finder {
+            list: Box::new(move |caller| {
+                let list = list.clone();
+                Box::pin(async move { list(caller).await })
+            }),
+            read: Box::new(move |uri, caller| {
+                let read = read.clone();
+                Box::pin(async move { read(uri, caller).await })
             }),
         });
         self

@@ -33,5 +33,5 @@ mod turns;
 mod watch;
 
 pub use conductor::Role;
-pub(crate) use host::file_answer;
+pub(crate) use host::{file_answer, list_answer};
 pub use router::{Effect, ProxySetup, Router};

@@ -15,6 +15,7 @@ pub mod connection;
 pub mod demo_agent;
 mod digest;
 pub mod fault;
+pub mod file_list;
 pub mod folders;
 pub mod grants;
 mod hash;

@@ -7,7 +7,16 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 
 /// Guests that ship with Consort; all others are test guests.
-const SHIPPED: [&str; 4] = ["context", "passthrough", "permission", "redact"];
+const SHIPPED: [&str; 8] = [
+    "context",
+    "passthrough",
+    "permission",
+    "redact",
+    "skills",
+    "subagent",
+    "tool-filter",
+    "tools",
+];
 
 /// A chain of proxies, client side first, each with its configuration.
 #[derive(Clone, Debug)]

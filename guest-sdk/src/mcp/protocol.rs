@@ -43,8 +43,8 @@ pub(super) async fn answer(server: &Server, method: &str, params: &Json, caller:
                 .map(|tool| &tool.shown),
         ),
         "tools/call" => server.call(params, caller).await?,
-        "resources/list" => server.list("resources", server.resources.iter().map(|resource| &resource.shown)),
-        "resources/templates/list" if !server.resources.is_empty() => json!({"resourceTemplates": []}),
+        "resources/list" => server.list_resources(caller).await?,
+        "resources/templates/list" if server.has_resources() => json!({"resourceTemplates": []}),
         "resources/read" => server.read(params, caller).await?,
         "prompts/list" => server.list("prompts", server.prompts.iter().map(|prompt| &prompt.shown)),
         "prompts/get" => server.get(params, caller).await?,
@@ -97,7 +97,7 @@ impl Server {
         if !self.tools.is_empty() {
             capabilities["tools"] = json!({"listChanged": true});
         }
-        if !self.resources.is_empty() {
+        if self.has_resources() {
             capabilities["resources"] = json!({});
         }
         if !self.prompts.is_empty() {
@@ -152,17 +152,33 @@ impl Server {
         }
     }
 
+    fn has_resources(&self) -> bool {
+        !self.resources.is_empty() || !self.finders.is_empty()
+    }
+
+    async fn list_resources(&self, caller: Caller) -> Result<Value, RpcError> {
+        let mut all: Vec<Value> = self.resources.iter().map(|resource| resource.shown.clone()).collect();
+        for finder in &self.finders {
+            let found = (finder.list)(caller.clone()).await.map_err(protocol)?;
+            all.extend(found.into_iter().map(|listed| listed.shown));
+        }
+        Ok(self.list("resources", all.iter()))
+    }
+
     async fn read(&self, params: &Json, caller: Caller) -> Result<Value, RpcError> {
         let uri = params.string("/uri").unwrap_or_default();
-        let Some(resource) = self.resources.iter().find(|resource| resource.uri == uri) else {
-            return Err(RpcError::new(
-                RpcError::NOT_FOUND,
-                format!("there is no resource `{uri}`"),
-            ));
-        };
-        let contents = (resource.read)(caller).await.map_err(protocol)?;
-        let contents = contents.into_value(&uri, resource.shown["mimeType"].as_str());
-        Ok(json!({"contents": [contents]}))
+        if let Some(resource) = self.resources.iter().find(|resource| resource.uri == uri) {
+            let contents = (resource.read)(caller).await.map_err(protocol)?;
+            let contents = contents.into_value(&uri, resource.shown["mimeType"].as_str());
+            return Ok(json!({"contents": [contents]}));
+        }
+        for finder in &self.finders {
+            if let Some(contents) = (finder.read)(uri.clone(), caller.clone()).await.map_err(protocol)? {
+                return Ok(json!({"contents": [contents.into_value(&uri, None)]}));
+            }
+        }
+        let reason = format!("there is no resource `{uri}`");
+        Err(RpcError::new(RpcError::NOT_FOUND, reason))
     }
 
     async fn get(&self, params: &Json, caller: Caller) -> Result<Value, RpcError> {

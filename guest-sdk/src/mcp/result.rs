@@ -58,6 +58,22 @@ impl<T: Serialize> From<Structured<T>> for Reply {
     }
 }
 
+/// A resource, as a list shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    pub(super) uri: String,
+    pub(super) shown: Value,
+}
+
+impl Listed {
+    /// A resource at a URI. `more` has further members of its description, such as `description` and `mimeType`.
+    pub fn new(uri: impl Into<String>, name: &str, more: Value) -> Self {
+        let uri = uri.into();
+        let shown = super::merged(json!({"uri": uri, "name": name}), more);
+        Self { uri, shown }
+    }
+}
+
 /// What stands in a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Contents {

@@ -60,6 +60,21 @@ impl Proxy for Offers {
                 json!({"mimeType": "text/plain"}),
                 async |_: Caller| Ok(Contents::Text("AH".into())),
             )
+            .resources(
+                async |caller: Caller| {
+                    let session = caller.session().unwrap_or("nobody").to_owned();
+                    Ok(vec![Listed::new(
+                        format!("loud://of/{session}"),
+                        &session,
+                        json!({"size": 1}),
+                    )])
+                },
+                async |uri: String, _: Caller| match uri.strip_prefix("loud://of/") {
+                    Some("locked") => Err(Failure::from("it is locked")),
+                    Some(session) => Ok(Some(Contents::Text(session.to_owned()))),
+                    None => Ok(None),
+                },
+            )
             .prompt("shouting", "How to shout", async |shout: Shout, _: Caller| {
                 Ok(vec![Message::user(shout.text)])
             });
@@ -253,6 +268,27 @@ fn resources_and_prompts_are_given() {
         )
         .result()["messages"],
         json!([{"role": "user", "content": {"type": "text", "text": "so"}}])
+    );
+}
+
+#[test]
+fn resources_that_are_not_known_beforehand_are_asked_for() {
+    let mut host = start();
+    let listed = ask(&mut host, "resources/list", json!({})).result();
+    let found = &listed["resources"][1];
+    let session = found["name"].as_str().unwrap();
+    assert_eq!(
+        *found,
+        json!({"uri": format!("loud://of/{session}"), "name": session, "size": 1})
+    );
+    assert_eq!(
+        ask(&mut host, "resources/read", json!({"uri": "loud://of/s2"})).result(),
+        json!({"contents": [{"uri": "loud://of/s2", "text": "s2"}]})
+    );
+    let locked = ask(&mut host, "resources/read", json!({"uri": "loud://of/locked"})).error();
+    assert_eq!(
+        (&locked["code"], &locked["message"]),
+        (&json!(-32603), &json!("it is locked"))
     );
 }
 

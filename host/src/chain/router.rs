@@ -8,6 +8,7 @@ use super::proxy::{Hold, ProxyState, Status};
 use super::routes::Routes;
 use super::sessions::Sessions;
 use crate::audit::Recorder;
+use crate::file_list;
 use crate::grants::{OwnServers, ids_of};
 use crate::hash::Map;
 use crate::log::ProxyLog;
@@ -53,6 +54,17 @@ pub enum Effect {
         path: String,
         /// The most bytes to read.
         max_bytes: u64,
+    },
+    /// List files that the proxy may read and call [`Router::host_answer`].
+    ListFiles {
+        /// The operation.
+        operation: u64,
+        /// The proxy.
+        proxy: usize,
+        /// The session's working directory.
+        directory: Arc<PathBuf>,
+        /// What to list.
+        request: file_list::Request,
     },
     /// Do something with a proxy's saved state, in the order of these, and call [`Router::host_answer`].
     SavedState {

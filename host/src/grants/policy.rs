@@ -28,6 +28,8 @@ pub struct Policy {
     pub(super) any_servers: bool,
     /// MCP servers that the proxy itself serves may be added to a session.
     pub(super) own_servers: bool,
+    /// MCP servers of others may be left out of a session.
+    pub(super) fewer_servers: bool,
     /// MCP connections may be used that are not to servers of its own.
     pub(super) any_connection: bool,
     /// Sessions may be named that the proxy was not shown.
@@ -73,7 +75,8 @@ impl Policy {
                 }
                 self.own_servers |= matches!(profile, Profile::OfferTools | Profile::Everything);
                 self.any_servers |= matches!(profile, Profile::AddMcpServers | Profile::Everything);
-                self.any_connection |= matches!(profile, Profile::Everything);
+                self.fewer_servers |= matches!(profile, Profile::FilterTools | Profile::Everything);
+                self.any_connection |= matches!(profile, Profile::FilterTools | Profile::Everything);
                 self.any_session |= matches!(profile, Profile::OwnSessions | Profile::Everything);
                 self.set_up |= matches!(profile, Profile::SessionSetup | Profile::Everything);
             }
@@ -106,6 +109,16 @@ impl Policy {
     /// Whether it may read a file of a session's working directory.
     pub fn may_read(&self, path: &str) -> bool {
         self.files.iter().any(|file| file.allows(path))
+    }
+
+    /// Whether lists may show it a file of a session's working directory.
+    pub fn may_list(&self, path: &str) -> bool {
+        self.files.iter().any(|file| file.lists(path))
+    }
+
+    /// Whether lists may show it something that is below a folder there; the empty one is that directory.
+    pub fn may_list_below(&self, folder: &str) -> bool {
+        self.files.iter().any(|file| file.lists_below(folder))
     }
 
     /// Whether MCP messages of all servers concern it, and not only those of its own.
