@@ -46,7 +46,7 @@ pub(crate) fn passed_on(
         _ => policy.may(Right::Intercept, source, method),
     };
     if !may {
-        let missing = Policy::missing(Right::Intercept, source, method);
+        let missing = policy.missing(Right::Intercept, source, method);
         let method = crate::log::named(method);
         return Checked::Denied(format!("changing `{method}` needs {missing}"));
     }
@@ -78,7 +78,7 @@ pub(crate) fn originated(
     knows: impl Fn(&str) -> bool,
 ) -> Result<(), String> {
     if !policy.may(Right::Originate, to, method) {
-        let missing = Policy::missing(Right::Originate, to, method);
+        let missing = policy.missing(Right::Originate, to, method);
         return Err(format!("sending `{}` needs {missing}", crate::log::named(method)));
     }
     let Some(params) = params else {

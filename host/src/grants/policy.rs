@@ -21,6 +21,8 @@ pub struct DirectoryGrant {
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     grants: Vec<Grant>,
+    /// What its manifest asks for, granted or not.
+    wished: Vec<Profile>,
     /// By right and peer.
     patterns: [[Vec<Pattern>; 3]; 4],
     files: Vec<FileGrant>,
@@ -64,7 +66,14 @@ impl Policy {
                 }
             }
         }
-        Self::new(agreed)
+        let profile = |wish: &Grant| match wish {
+            Grant::Profile(profile) => Some(*profile),
+            _ => None,
+        };
+        Self {
+            wished: wishes.iter().filter_map(profile).collect(),
+            ..Self::new(agreed)
+        }
     }
 
     fn add(&mut self, grant: &Grant) {
@@ -188,15 +197,14 @@ impl Policy {
         (left, cut)
     }
 
-    /// What would have to be granted for this, as a part of a sentence.
-    pub fn missing(right: Right, peer: Peer, method: &str) -> String {
+    /// What would have to be granted for this, as a part of a sentence: something that the proxy asks for, if that gives it.
+    pub fn missing(&self, right: Right, peer: Peer, method: &str) -> String {
         if is_reserved(method) {
             return "to be a conductor: no grant gives it".into();
         }
         let pattern = Pattern::new(method);
-        let profile = Profile::ALL
-            .into_iter()
-            .find(|profile| *profile != Profile::Everything && profile.gives(right, peer, &pattern));
+        let mut profiles = self.wished.iter().copied().chain(Profile::ALL);
+        let profile = profiles.find(|profile| *profile != Profile::Everything && profile.gives(right, peer, &pattern));
         match profile {
             Some(profile) => format!("the grant `{}` ({})", profile.name(), profile.sentence()),
             None => format!(
@@ -278,12 +286,15 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_in_human_words() {
-        let missing = Policy::missing(Right::Originate, Peer::Client, "terminal/create");
+        let missing = Policy::default().missing(Right::Originate, Peer::Client, "terminal/create");
         assert!(
             missing.contains("editor-commands") && missing.contains("runs commands"),
             "{missing}"
         );
-        let missing = Policy::missing(Right::Answer, Peer::Agent, "_x/y");
+        let missing = Policy::default().missing(Right::Answer, Peer::Agent, "_x/y");
         assert!(missing.contains("answer:agent:_x/y"), "{missing}");
+        let wishes = grants(&["filter-tools", "everything"]);
+        let missing = Policy::agreed(Some(&wishes), &[]).missing(Right::Intercept, Peer::Client, "session/new");
+        assert!(missing.contains("filter-tools"), "{missing}");
     }
 }

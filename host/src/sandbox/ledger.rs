@@ -384,7 +384,7 @@ impl Ledger {
             return Ok(());
         }
         if !self.policy.may(Right::Answer, source, method) {
-            let missing = Policy::missing(Right::Answer, source, method);
+            let missing = self.policy.missing(Right::Answer, source, method);
             let reason = format!("answering `{}` needs {missing}", crate::log::named(method));
             self.deny(source, method, reason.clone());
             return Err(reason);

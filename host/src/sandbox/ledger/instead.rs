@@ -22,7 +22,7 @@ impl Ledger {
         if self.policy.may(right, source, &method) {
             return Ok(());
         }
-        let missing = Policy::missing(right, source, &method);
+        let missing = self.policy.missing(right, source, &method);
         let reason = format!("{verb} `{}` needs {missing}", crate::log::named(&method));
         self.deny(source, &method, reason.clone());
         match holding.carried {
