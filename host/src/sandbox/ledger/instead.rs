@@ -3,7 +3,7 @@
 
 use super::super::bindings::consort::proxy::channel::Refusal;
 use super::{Ledger, Verdict};
-use crate::grants::{Policy, Right};
+use crate::grants::Right;
 use crate::message::{Change, Message, Notification, Peer, Request, Response, Sent, Ticket};
 
 impl Ledger {
