@@ -2,7 +2,7 @@
 
 use consort_tests::command::ungranted;
 use consort_tests::guests::proxy;
-use consort_tests::mcp::{Http, begin_in, over_http, text};
+use consort_tests::reached::{Http, begin_in, over_http, text};
 use consort_tests::session::prompt;
 use consort_tests::{AgentListener, Client, Directory};
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use consort_tests::command::{finish, ungranted};
 use consort_tests::guests::{guest, proxy};
-use consort_tests::mcp::{Http, Shim, begin_in, over_http, text};
+use consort_tests::reached::{Http, Shim, begin_in, over_http, text};
 use consort_tests::session::request;
 use consort_tests::{Agent, AgentListener, Client};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use consort_tests::chains::Chain;
 use consort_tests::command::ungranted;
 use consort_tests::guests::proxy;
-use consort_tests::mcp::{Http, Shim, begin_in, over_http, text};
+use consort_tests::reached::{Http, Shim, begin_in, over_http, text};
 use consort_tests::{AgentListener, Client, Directory};
 use serde_json::json;
 use std::ffi::OsString;

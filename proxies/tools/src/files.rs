@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 use std::rc::Rc;
+use std::time::Duration;
 
-use consort_proxy::host::{self, Entry, EntryKind, List};
+use consort_proxy::host::{self, Entry, EntryKind, File, List};
 use consort_proxy::mcp::{Caller, Failure, Server};
 use consort_proxy::schemars::{self, JsonSchema};
 use consort_proxy::{RpcError, debug};
@@ -14,6 +15,10 @@ use crate::{Config, reads_only, session};
 
 /// Files that are read at the same time.
 const AT_ONCE: usize = 8;
+
+/// How often a file is asked for again, and when.
+const MAX_TRIES: usize = 100;
+const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
 /// Matches and entries that are told if the agent does not say how many, and at most.
 const DEFAULT_RESULTS: usize = 100;
@@ -132,7 +137,11 @@ async fn find(config: &Config, search: Search, caller: &Caller) -> Result<String
             .map(|path| (path, host::read_file(session, path, Some(config.max_file_bytes))))
             .collect();
         for (path, read) in reads {
-            match read.await {
+            match patiently(read.await, || {
+                host::read_file(session, path, Some(config.max_file_bytes))
+            })
+            .await
+            {
                 Ok(file) if !enough => {
                     for (number, line) in wanted.lines(&file.text) {
                         if !told.add(&format!("{path}:{number}: {}", shortened(line))) {
@@ -174,6 +183,22 @@ async fn find(config: &Config, search: Search, caller: &Caller) -> Result<String
         let _ = writeln!(text, "({left_out} files are no text or could not be read)");
     }
     Ok(text)
+}
+
+/// Reads again if the host had too much to do for this proxy: other searches are under way.
+async fn patiently<R>(first: Result<File, RpcError>, again: impl Fn() -> R) -> Result<File, RpcError>
+where
+    R: Future<Output = Result<File, RpcError>>,
+{
+    let mut read = first;
+    for _ in 0..MAX_TRIES {
+        match &read {
+            Err(error) if error.code() == RpcError::QUOTA => host::sleep(BETWEEN_TRIES).await?,
+            _ => break,
+        }
+        read = again().await;
+    }
+    read
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far fewer than a float can count")]

@@ -1,5 +1,7 @@
 //! What the agent gets of the tools, and what it is told when something does not work.
 
+use std::time::Duration;
+
 use consort_proxy::Peer::{Agent, Client, Host};
 use consort_proxy::testing::{Harness, Sent};
 use serde_json::{Value, json};
@@ -139,6 +141,24 @@ fn files_that_are_no_text_are_counted() {
         told(&progress).0,
         "b:1: x\n(1 files are no text or could not be read)\n"
     );
+}
+
+#[test]
+fn a_file_that_the_host_has_no_room_for_is_read_later() {
+    let mut host = start(json!({}));
+    call(&mut host, "s1", "search", json!({"query": "x"}));
+    let list = host.next();
+    host.answer(
+        &list,
+        json!({"entries": [{"path": "a", "type": "file", "size": 1}], "truncated": false}),
+    );
+    let read = host.next();
+    host.answer_error(&read, -32010, "too many answers are on their way");
+    assert!(host.sent().is_empty() && host.sleeping().len() == 1);
+    host.advance(Duration::from_millis(50));
+    let read = host.next();
+    host.answer(&read, json!({"text": "x", "truncated": false}));
+    assert_eq!(told(&host.next()).0, "a:1: x\n");
 }
 
 #[test]
