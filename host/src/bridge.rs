@@ -59,6 +59,9 @@ pub enum Transport {
 /// The variable that a shim finds its secret in.
 pub const SECRET: &str = "CONSORT_MCP_SECRET";
 
+/// The member of ACP's `_meta` that says which session a message belongs to.
+pub(crate) const SESSION: &str = "consort/sessionId";
+
 /// The command of a shim.
 pub const SHIM: &str = "mcp-shim";
 

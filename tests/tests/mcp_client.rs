@@ -4,11 +4,11 @@
 use consort_tests::chains::Chain;
 use consort_tests::session::request;
 use consort_tests::{Agent, Client};
+use rmcp::ServiceExt;
 use rmcp::model::{CallToolRequestParams, ErrorCode, object};
 use rmcp::service::{RoleClient, RunningService, ServiceError};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
-use rmcp::{ServiceExt, serde_json};
 use serde_json::{Value, json};
 
 /// A session in front of an agent that reaches servers so, and the entry that the agent got.

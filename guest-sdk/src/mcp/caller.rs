@@ -47,7 +47,8 @@ pub enum Level {
 }
 
 impl Caller {
-    /// The ACP session that it asks in; none if the host cannot tell, such as before the session's set-up is answered.
+    /// The ACP session that it asks in; none if the host cannot tell: before the session's set-up is answered, and with an agent that reaches
+    /// servers over ACP itself if the server is there in several sessions and not one of [`each_session`](super::Server::each_session).
     pub fn session(&self) -> Option<&str> {
         self.session.as_deref()
     }

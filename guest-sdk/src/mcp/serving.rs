@@ -168,7 +168,7 @@ impl Serving {
                 let stateless = connection.is_none();
                 let text = |pointer| params.string(pointer).unwrap_or_default();
                 let caller = Caller {
-                    session: params.string(SESSION),
+                    session: params.string(SESSION).or_else(|| params.string("/sessionId")),
                     way: match connection {
                         Some(connection) => Way::Connection(connection),
                         None => Way::Request {

@@ -3,7 +3,7 @@
 
 use super::event_log::EventLog;
 use super::served::Served;
-use super::{INTERNAL, Shared, lock, request_key};
+use super::{INTERNAL, SESSION, Shared, lock, request_key};
 use crate::message::Outcome;
 use crate::wire::envelope::error_text;
 use crate::wire::scan;
@@ -20,9 +20,6 @@ const ENDED_STREAMS: usize = 32;
 
 /// Requests of a client that wait for their answers, and requests of its server that wait for its.
 const MAX_OPEN: usize = 1024;
-
-/// The member of ACP's `_meta` that says which session a message belongs to.
-const SESSION: &str = "consort/sessionId";
 
 /// A client.
 pub(super) struct Client {
@@ -75,8 +72,11 @@ impl Client {
     /// What the server answers, as a JSON-RPC error.
     pub(super) async fn connect(shared: &Arc<Shared>, served: Arc<Served>) -> Result<Arc<Self>, Text> {
         let server = &served.server;
-        let params = Text::of(&json!({"serverId": server, "acpId": server}));
-        let way = match shared.ask("mcp/connect", params).await {
+        let mut params = json!({"serverId": server, "acpId": server});
+        if let Some(session) = served.session() {
+            params["_meta"] = json!({SESSION: &*session});
+        }
+        let way = match shared.ask("mcp/connect", Text::of(&params)).await {
             Ok(result) => match scan::string_member(&result, "connectionId") {
                 Some(connection) => Way::Connection(connection.into_owned()),
                 None => {

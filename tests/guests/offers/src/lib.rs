@@ -84,6 +84,10 @@ impl Proxy for Offers {
             .prompt("greet", "Greets", async |say: Say, _: Caller| {
                 Ok(vec![Message::user(format!("Hello, {}", say.text))])
             });
+        let server = match config.is_string("/scope", "session") {
+            true => server.each_session(),
+            false => server,
+        };
         Ok((Self, Interests::new().serve(server)))
     }
 }
