@@ -11,6 +11,7 @@ pub mod guests;
 pub mod hops;
 pub mod http;
 pub mod intruder;
+pub mod mcp;
 pub mod raw;
 pub mod real;
 pub mod session;

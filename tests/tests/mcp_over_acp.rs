@@ -2,6 +2,7 @@
 //! is no doubt.
 
 use consort_tests::chains::Chain;
+use consort_tests::mcp::{answer, close, initialize, new_session};
 use consort_tests::raw::{id, last};
 use consort_tests::session::request;
 use consort_tests::{Agent, Client};
@@ -12,32 +13,14 @@ const SERVER: &str = "consort:offers";
 /// A client and an agent that reaches servers over ACP, with a proxy in between that offers one.
 fn start(config: Value) -> (Client, Agent) {
     let chain = Chain::new("a proxy that offers tools", &[("offers", config)]);
-    let (mut client, listener) = chain.fresh();
-    client.send_json(&request("init", "initialize", &json!({"protocolVersion": 1})));
-    let mut agent = listener.accept();
-    let initialize = agent.expect();
-    let capabilities = json!({"mcpCapabilities": {"http": true, "acp": true}});
-    agent.answer(
-        &initialize,
-        &json!({"protocolVersion": 1, "agentCapabilities": capabilities}),
-    );
-    assert_eq!(client.expect()["result"]["agentCapabilities"], capabilities);
-    (client, agent)
+    initialize(&chain, &json!({"http": true, "acp": true}))
 }
 
-/// Sets a session up; gives the id of the server that stands last in it.
+/// Sets a session up; gives the id of the server that stands last in it, which stays as it is.
 fn session(client: &mut Client, agent: &mut Agent, name: &str, servers: &Value) -> String {
-    let params = json!({"cwd": "/", "mcpServers": servers});
-    client.send_json(&request("new", "session/new", &params));
-    let new = agent.expect();
-    let entry = new["params"]["mcpServers"].as_array().unwrap().last().unwrap();
-    assert_eq!(
-        (&entry["type"], &entry["name"]),
-        (&json!("acp"), &json!("offers")),
-        "it stays as it is"
-    );
-    agent.answer(&new, &json!({"sessionId": name}));
-    assert_eq!(client.expect()["id"], "new");
+    let new = new_session(client, agent, servers);
+    let entry = answer(client, agent, &new, name);
+    assert_eq!((&entry["type"], &entry["name"]), (&json!("acp"), &json!("offers")));
     entry["serverId"].as_str().unwrap().to_owned()
 }
 
@@ -99,10 +82,7 @@ fn a_server_of_several_sessions_hears_it_only_over_connections_that_say_so() {
     assert_eq!(heard(&mut agent, &doubtful), Value::Null);
     assert_eq!(heard(&mut agent, &second), "s2");
     assert_eq!(heard_at_once(&mut agent, SERVER, &json!({})), Value::Null);
-    client.send_json(&request("close", "session/close", &json!({"sessionId": "s2"})));
-    let close = agent.expect();
-    agent.answer(&close, &json!({}));
-    assert_eq!(client.expect()["id"], "close");
+    close(&mut client, &mut agent, "s2");
     assert_eq!(heard(&mut agent, &second), Value::Null, "its session is over");
     assert_eq!(heard_at_once(&mut agent, SERVER, &json!({})), "s1");
 }

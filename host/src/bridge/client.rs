@@ -2,6 +2,7 @@
 //! their own. Owns its ids and its streams.
 
 use super::event_log::EventLog;
+use super::message::{self, Kind, Notification, Request};
 use super::served::Served;
 use super::{INTERNAL, SESSION, Shared, lock, request_key};
 use crate::message::Outcome;
@@ -10,16 +11,21 @@ use crate::wire::scan;
 use crate::wire::text::Text;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
-/// Streams of answers that are kept when they have ended, in case that they broke before their end was read.
+/// Streams of answers that are kept when they have ended, in case that they broke before their end was read, and their bytes. One above
+/// that is kept alone.
 const ENDED_STREAMS: usize = 32;
+const ENDED_BYTES: usize = 16 * 1024 * 1024;
 
 /// Requests of a client that wait for their answers, and requests of its server that wait for its.
 const MAX_OPEN: usize = 1024;
+
+/// The revision of MCP that has batches.
+const WITH_BATCHES: &str = "2025-03-26";
 
 /// A client.
 pub(super) struct Client {
@@ -40,28 +46,26 @@ enum Way {
 struct State {
     /// What the server says on its own account.
     main: Option<Arc<EventLog>>,
-    streams: VecDeque<Answer>,
-    /// Requests of the client, by their ids, and how to give them up.
-    asked: HashMap<String, Arc<Notify>>,
+    /// Requests of the client by the numbers under which the server knows them, the latest behind.
+    open: BTreeMap<u64, Open>,
+    /// Streams that have ended, the latest behind.
+    ended: VecDeque<Arc<EventLog>>,
     /// Requests of the server: their ids for the client, and their calls.
     calls: HashMap<u64, String>,
+    /// The revision of MCP that was agreed on.
+    revision: Option<String>,
     is_over: bool,
 }
 
-/// Where the answer to a request goes, and what belongs to it.
-struct Answer {
+/// A request that waits for its answer.
+struct Open {
+    /// Its id for the client.
+    id: String,
     /// The token under which the client wants to hear of its progress.
     token: Option<Value>,
-    /// The number under which the server knows the request.
-    request: u64,
+    /// Where everything goes that belongs to it.
     stream: Arc<EventLog>,
-}
-
-/// A request of a client.
-pub(super) struct Request {
-    pub(super) id: Box<RawValue>,
-    pub(super) method: String,
-    pub(super) params: Option<Box<RawValue>>,
+    given_up: Arc<Notify>,
 }
 
 impl Client {
@@ -76,7 +80,7 @@ impl Client {
         if let Some(session) = served.session() {
             params["_meta"] = json!({SESSION: &*session});
         }
-        let way = match shared.ask("mcp/connect", Text::of(&params)).await {
+        let way = match shared.ask("mcp/connect", Text::of(&params), None).await {
             Ok(result) => match scan::string_member(&result, "connectionId") {
                 Some(connection) => Way::Connection(connection.into_owned()),
                 None => {
@@ -131,63 +135,60 @@ impl Client {
         Text::trusted(text)
     }
 
-    /// Asks the server. What it tells about the request on the way goes into the stream, and so does the answer.
-    pub(super) async fn ask(self: &Arc<Self>, shared: &Arc<Shared>, request: Request, stream: &Arc<EventLog>) {
-        let outcome = self.outcome(shared, &request, stream).await;
-        let (name, text) = match &outcome {
-            Ok(result) => ("result", result),
-            Err(error) => ("error", error),
-        };
-        let (id, text) = (request.id.get(), text.to_text());
-        stream.push(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"{name}\":{text}}}"));
+    /// Asks the server; gives the answer as the client gets it. What the server tells about the request on the way goes into the stream.
+    /// Giving this up gives the request up.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        request: Request,
+        stream: &Arc<EventLog>,
+    ) -> String {
+        let (id, begins) = (request.id.clone(), request.method == "initialize");
+        let outcome = self.outcome(shared, request, stream).await;
+        if begins && let Ok(result) = &outcome {
+            let revision = scan::string_member(result, "protocolVersion");
+            lock(&self.state).revision = revision.map(|revision| revision.into_owned());
+        }
+        message::answer(id.get(), &outcome)
     }
 
-    async fn outcome(self: &Arc<Self>, shared: &Arc<Shared>, request: &Request, stream: &Arc<EventLog>) -> Outcome {
+    async fn outcome(self: &Arc<Self>, shared: &Arc<Shared>, request: Request, stream: &Arc<EventLog>) -> Outcome {
         let given_up = Arc::new(Notify::new());
-        let token = request.params.as_deref().and_then(progress_token);
         let number = shared.number();
-        {
-            let mut state = lock(&self.state);
-            if state.is_over || state.asked.len() >= MAX_OPEN {
-                let reason = "the server is gone, or too many requests of this client wait for it";
-                return Err(error_text(INTERNAL, reason, None));
-            }
-            state.asked.insert(request.id.get().to_owned(), given_up.clone());
-            state.streams.push_back(Answer {
-                token,
-                request: number,
-                stream: stream.clone(),
-            });
-        }
         let key = match self.way {
             Way::Connection(_) => None,
             Way::Requests => Some(request_key(&self.served.server, &number.to_string())),
         };
+        {
+            let mut state = lock(&self.state);
+            if state.is_over || state.open.len() >= MAX_OPEN {
+                let reason = "the server is gone, or too many requests of this client wait for it";
+                return Err(error_text(INTERNAL, reason, None));
+            }
+            let open = Open {
+                id: request.id.get().to_owned(),
+                token: request.params.as_deref().and_then(progress_token),
+                stream: stream.clone(),
+                given_up: given_up.clone(),
+            };
+            state.open.insert(number, open);
+        }
         if let Some(key) = &key {
             lock(&shared.connections).insert(key.clone(), Arc::downgrade(self));
         }
+        // However this ends.
+        let _waiting = Waiting {
+            client: self,
+            shared,
+            number,
+            key,
+        };
         let params = self.message(&request.method, request.params.as_deref(), Some(number));
-        let outcome = tokio::select! {
-            outcome = shared.ask("mcp/message", params) => self.unwrapped(outcome),
+        let room = request.room;
+        tokio::select! {
+            outcome = shared.ask("mcp/message", params, room) => self.unwrapped(outcome),
             () = given_up.notified() => Err(error_text(-32800, "cancelled", None)),
-        };
-        if let Some(key) = &key {
-            lock(&shared.connections).remove(key);
         }
-        let mut state = lock(&self.state);
-        state.asked.remove(request.id.get());
-        // A stream of its own is kept, in case that it broke before its end was read.
-        let own = !state.main.as_ref().is_some_and(|main| Arc::ptr_eq(main, stream));
-        let ended = |answer: &Answer| answer.stream.has_ended();
-        let gone = match own {
-            true if state.streams.iter().filter(|answer| ended(answer)).count() > ENDED_STREAMS => {
-                state.streams.iter().position(ended)
-            }
-            true => None,
-            false => state.streams.iter().position(|answer| answer.request == number),
-        };
-        gone.and_then(|at| state.streams.remove(at));
-        outcome
     }
 
     /// A server without connections wraps what it answers once more.
@@ -209,27 +210,46 @@ impl Client {
         }
     }
 
+    /// Whether it has agreed on a revision with batches.
+    pub(super) fn takes_batches(&self) -> bool {
+        lock(&self.state).revision.as_deref() == Some(WITH_BATCHES)
+    }
+
+    /// Takes what the client says besides requests; those are given back.
+    pub(super) async fn take(&self, shared: &Arc<Shared>, kind: Kind) -> Option<Request> {
+        match kind {
+            Kind::Request(request) => return Some(request),
+            Kind::Notification(notification) => self.tell(shared, notification).await,
+            Kind::Response(Some(id), outcome, room) => {
+                let call = lock(&self.state).calls.remove(&id);
+                if let Some(call) = call {
+                    shared.answered(Some(&call), outcome, room);
+                }
+            }
+            // Nobody has asked.
+            Kind::Response(None, ..) => {}
+        }
+        None
+    }
+
     /// Tells the server something.
-    pub(super) async fn tell(&self, shared: &Shared, method: &str, params: Option<&RawValue>) {
+    async fn tell(&self, shared: &Shared, Notification { method, params, room }: Notification) {
+        let params = params.as_deref();
         if method == "notifications/cancelled" {
             // Ids are the client's own; what is given up is known by its request to the chain.
-            let id = params.and_then(|params| member(params, "requestId"));
-            let asked = id.and_then(|id| lock(&self.state).asked.get(&id).cloned());
-            if let Some(asked) = asked {
-                asked.notify_one();
+            if let Some(id) = params.and_then(|params| member(params, "requestId")) {
+                let state = lock(&self.state);
+                let mut same = state.open.values().filter(|open| open.id == id);
+                // Whoever has several requests of this id, or shares this with others who do, does not say which one.
+                if let (Some(open), None) = (same.next(), same.next()) {
+                    open.given_up.notify_one();
+                }
             }
             return;
         }
         if let Way::Connection(_) = self.way {
-            shared.tell("mcp/message", self.message(method, params, None)).await;
-        }
-    }
-
-    /// The client has answered a request of its server.
-    pub(super) fn answered(&self, shared: &Shared, id: u64, outcome: Outcome) {
-        let call = lock(&self.state).calls.remove(&id);
-        if let Some(call) = call {
-            shared.answered(Some(&call), outcome);
+            let params = self.message(&method, params, None);
+            shared.tell("mcp/message", params, room).await;
         }
     }
 
@@ -246,7 +266,7 @@ impl Client {
             if state.calls.len() >= MAX_OPEN {
                 drop(state);
                 let reason = format!("{MAX_OPEN} requests to this client have no answer yet");
-                return shared.answered(Some(call), Err(error_text(INTERNAL, &reason, None)));
+                return shared.answered(Some(call), Err(error_text(INTERNAL, &reason, None)), None);
             }
             state.calls.insert(id, call.to_owned());
         }
@@ -269,12 +289,12 @@ impl Client {
     /// nobody has ever opened that, along with any request.
     fn stream_for(&self, token: Option<&Value>, request: Option<u64>) -> Option<Arc<EventLog>> {
         let state = lock(&self.state);
-        let mut open = state.streams.iter().rev().filter(|answer| !answer.stream.has_ended());
-        let belongs = |answer: &&Answer| {
-            Some(answer.request) == request || token.is_some_and(|token| answer.token.as_ref() == Some(token))
+        let mut open = state.open.iter().rev();
+        let belongs = |(number, open): &(&u64, &Open)| {
+            Some(**number) == request || token.is_some_and(|token| open.token.as_ref() == Some(token))
         };
-        let belonging = open.clone().find(belongs).map(|answer| answer.stream.clone());
-        let any = || open.next().map(|answer| answer.stream.clone());
+        let belonging = open.clone().find(belongs).map(|(_, open)| open.stream.clone());
+        let any = || open.next().map(|(_, open)| open.stream.clone());
         belonging.or_else(|| state.main.clone()).or_else(any)
     }
 
@@ -297,11 +317,26 @@ impl Client {
         Arc::new(EventLog::new(self.number()))
     }
 
+    /// Keeps a stream that ends, in case that it breaks before its end is read.
+    pub(super) fn keep(&self, stream: &Arc<EventLog>) {
+        let mut state = lock(&self.state);
+        if state.is_over {
+            return;
+        }
+        state.ended.push_back(stream.clone());
+        let mut bytes: usize = state.ended.iter().map(|stream| stream.bytes()).sum();
+        while state.ended.len() > ENDED_STREAMS || (bytes > ENDED_BYTES && state.ended.len() > 1) {
+            let Some(oldest) = state.ended.pop_front() else { return };
+            bytes -= oldest.bytes();
+        }
+    }
+
     /// The stream with this number.
     pub(super) fn stream(&self, number: u64) -> Option<Arc<EventLog>> {
         let state = lock(&self.state);
-        let all = state.streams.iter().map(|answer| &answer.stream).chain(&state.main);
-        all.into_iter().find(|stream| stream.number == number).cloned()
+        let open = state.open.values().map(|open| &open.stream);
+        let mut all = open.chain(&state.ended).chain(&state.main);
+        all.find(|stream| stream.number == number).cloned()
     }
 
     /// Its server gives a request up.
@@ -319,28 +354,26 @@ impl Client {
         }
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        lock(&self.state).is_over
-    }
-
     /// It is over: what it waits for is given up, and its server hears of it.
     pub(super) fn end(self: &Arc<Self>, shared: &Arc<Shared>) {
         let mut state = lock(&self.state);
         if std::mem::replace(&mut state.is_over, true) {
             return;
         }
-        let (main, streams) = (state.main.take(), std::mem::take(&mut state.streams));
-        let asked = std::mem::take(&mut state.asked);
+        let main = state.main.take();
+        state.ended.clear();
         let calls = std::mem::take(&mut state.calls);
+        for open in state.open.values() {
+            open.given_up.notify_one();
+        }
         drop(state);
-        for given_up in asked.into_values() {
-            given_up.notify_one();
-        }
         for call in calls.into_values() {
-            shared.answered(Some(&call), Err(error_text(INTERNAL, "the MCP client is gone", None)));
+            let outcome = Err(error_text(INTERNAL, "the MCP client is gone", None));
+            shared.answered(Some(&call), outcome, None);
         }
-        for stream in streams.into_iter().map(|answer| answer.stream).chain(main) {
-            stream.end();
+        // Those of requests end with their answers.
+        if let Some(main) = main {
+            main.end();
         }
         self.served.remove(self);
         if let Way::Connection(connection) = &self.way {
@@ -349,7 +382,25 @@ impl Client {
             connections.retain(|_, client| client.strong_count() > 0);
             drop(connections);
             let (shared, params) = (shared.clone(), Text::of(&json!({ "connectionId": connection })));
-            tokio::spawn(async move { shared.ask("mcp/disconnect", params).await });
+            tokio::spawn(async move { shared.ask("mcp/disconnect", params, None).await });
+        }
+    }
+}
+
+/// A request that is not open any more when this is gone.
+struct Waiting<'c> {
+    client: &'c Client,
+    shared: &'c Shared,
+    number: u64,
+    /// Under which what belongs to it is found, if there is no connection.
+    key: Option<String>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        lock(&self.client.state).open.remove(&self.number);
+        if let Some(key) = &self.key {
+            lock(&self.shared.connections).remove(key);
         }
     }
 }

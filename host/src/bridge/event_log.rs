@@ -76,6 +76,11 @@ impl EventLog {
         self.more.notify_waiters();
     }
 
+    /// Bytes of the events that are kept.
+    pub(super) fn bytes(&self) -> usize {
+        lock(&self.state).bytes
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         lock(&self.state).ended
     }

@@ -110,9 +110,6 @@ impl McpSessions {
     /// Where a call with these params comes from, if there is no doubt.
     fn origin(&self, params: &Text) -> Option<Origin> {
         let member = |name| scan::string_member(params, name);
-        if let Some(session) = member("sessionId") {
-            return Some(Origin::Session(session.into()));
-        }
         if let Some(connection) = member("connectionId") {
             return self.connections.get(&*connection).cloned();
         }
@@ -125,8 +122,12 @@ impl McpSessions {
                 Some(session) => Origin::Session(session.clone()),
                 None => Origin::SetUp(*call),
             });
-        let first = origins.next().filter(|_| !self.forgotten)?;
-        origins.all(|other| other == first).then_some(first)
+        let first = origins.next()?;
+        if let Some(session) = member("sessionId") {
+            return Some(Origin::Session(session.into()));
+        }
+        let others = origins.any(|other| other != first);
+        (!self.forgotten && !others).then_some(first)
     }
 
     /// The agent asks for a connection.
