@@ -2,7 +2,8 @@
 //! them.
 
 use consort_tests::PATIENCE;
-use consort_tests::mcp::{BOTH, JSON, Shim, close, offering, set_up, start, start_over_http};
+use consort_tests::chains::none;
+use consort_tests::mcp::{BOTH, JSON, Server, Shim, close, new_session, offering, set_up, start, start_over_http};
 use consort_tests::session::request;
 use serde_json::{Value, json};
 use std::net::TcpStream;
@@ -248,4 +249,99 @@ fn an_agent_that_only_starts_servers_starts_one_that_comes_back() {
     close(&mut client, &mut agent, "s1");
     assert!(shim.next().is_none(), "it ends with its session");
     assert!(shim.child.wait().unwrap().success());
+}
+
+#[test]
+fn whoever_has_agreed_on_it_sends_batches() {
+    let (_client, _agent, server) = start_over_http();
+    let session = server.connect_with("2025-03-26");
+    let echo = |id: &str| request(id, "tools/call", &json!({"name": "echo", "arguments": {"text": id}}));
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"});
+    let batch = json!([echo("a"), told, echo("b")]);
+    let answers = session.post(JSON, &batch).json();
+    let mut texts: Vec<_> = answers
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|answer| (&answer["id"], &answer["result"]["content"][0]["text"]))
+        .collect();
+    texts.sort_by_key(|(id, _)| id.as_str());
+    assert_eq!(texts, [(&json!("a"), &json!("a")), (&json!("b"), &json!("b"))]);
+    let mut stream = session.post(BOTH, &batch);
+    let mut ids: Vec<_> = std::iter::from_fn(|| stream.event())
+        .map(|(_, answer)| answer["id"].clone())
+        .collect();
+    ids.sort_by_key(|id| id.as_str().map(str::to_owned));
+    assert_eq!(ids, ["a", "b"]);
+    assert_eq!(session.post(JSON, &json!([told, told])).status, 202);
+    let later = server.connect();
+    let refused = later.post(JSON, &batch);
+    assert_eq!(refused.status, 400);
+    let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("2025-03-26"), "{message}");
+}
+
+#[test]
+fn a_shim_has_batches_too_and_answers_what_was_asked_before_its_input_ended() {
+    let (_client, _agent, entry) = start(&json!({}));
+    let mut shim = Shim::start(&entry);
+    let hello = json!({"protocolVersion": "2025-03-26", "capabilities": {}});
+    shim.send(&request(0, "initialize", &hello));
+    assert_eq!(shim.next().unwrap()["id"], 0);
+    let ping = |id: u64| request(id, "ping", &json!({}));
+    shim.send(&json!([ping(1), ping(2)]));
+    assert_eq!(shim.next().unwrap().as_array().unwrap().len(), 2);
+    for id in 3..6 {
+        shim.send(&ping(id));
+    }
+    shim.close_input();
+    let mut ids: Vec<_> = std::iter::from_fn(|| shim.next())
+        .map(|answer| answer["id"].as_u64())
+        .collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [Some(3), Some(4), Some(5)]);
+    assert!(shim.child.wait().unwrap().success());
+}
+
+/// A server of the client, which answers itself.
+fn own_server() -> Value {
+    json!([{"type": "acp", "name": "own", "serverId": "own-1", "id": "own-1"}])
+}
+
+#[test]
+fn a_request_without_a_session_is_given_up_with_its_connection() {
+    let (mut client, _agent, new) = set_up(&offering(), &json!({"http": true}), &own_server());
+    let server = Server::of(&new["params"]["mcpServers"][0]);
+    let asking = thread::spawn(move || server.post(&[BOTH], &request(1, "tools/list", &json!({}))));
+    let connect = client.expect();
+    assert_eq!(connect["method"], "mcp/connect");
+    client.send_json(&json!({"jsonrpc": "2.0", "id": connect["id"], "result": {"connectionId": "c1"}}));
+    let listed = client.expect();
+    assert_eq!(listed["params"]["method"], "tools/list");
+    drop(asking.join().unwrap());
+    let cancel = client.expect();
+    assert_eq!(
+        (&cancel["method"], &cancel["params"]["requestId"]),
+        (&json!("$/cancel_request"), &listed["id"])
+    );
+}
+
+#[test]
+fn the_draft_of_version_2_says_elsewhere_what_it_reaches() {
+    for (reached, kind) in [
+        (json!({"stdio": {}, "http": {}, "acp": {}}), "acp"),
+        (json!({"stdio": {}, "http": {}}), "http"),
+        (json!({"stdio": {}}), "stdio"),
+        (json!({}), "acp"),
+    ] {
+        let (mut client, listener) = none().fresh();
+        client.send_json(&request("init", "initialize", &json!({"protocolVersion": 2})));
+        let mut agent = listener.accept();
+        let initialize = agent.expect();
+        let result = json!({"protocolVersion": 2, "capabilities": {"session": {"mcp": reached}}});
+        agent.answer(&initialize, &result);
+        assert_eq!(client.expect()["result"], result);
+        let new = new_session(&mut client, &mut agent, &own_server());
+        assert_eq!(new["params"]["mcpServers"][0]["type"], kind, "{reached}");
+    }
 }
