@@ -12,6 +12,7 @@ pub mod hops;
 pub mod http;
 pub mod intruder;
 pub mod mcp;
+pub mod model;
 pub mod raw;
 pub mod real;
 pub mod session;
