@@ -94,6 +94,21 @@ fn a_stream_that_broke_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_stream_that_broke_before_anything_came_goes_on_too() {
+    let (_client, _agent, server) = start_over_http();
+    let session = server.connect_with("2025-11-25");
+    let params = json!({"name": "wait", "arguments": {"milliseconds": 40}});
+    let mut stream = session.post(BOTH, &request(1, "tools/call", &params));
+    let (first, nothing) = stream.event().unwrap();
+    assert_eq!(nothing, Value::Null);
+    drop(stream);
+    let mut rest = session.get(&[("Last-Event-ID", &first)]);
+    assert_eq!(rest.event().unwrap(), (first, Value::Null));
+    let last = std::iter::from_fn(|| rest.event()).last().unwrap().1;
+    assert_eq!(last["result"]["content"][0]["text"], "done");
+}
+
+#[test]
 fn the_server_asks_its_client() {
     let (_client, _agent, server) = start_over_http();
     let session = server.connect();

@@ -24,8 +24,9 @@ const ENDED_BYTES: usize = 16 * 1024 * 1024;
 /// Requests of a client that wait for their answers, and requests of its server that wait for its.
 const MAX_OPEN: usize = 1024;
 
-/// The revision of MCP that has batches.
+/// The revision of MCP that has batches, and the first one that has events which say nothing but how to come back.
 const WITH_BATCHES: &str = "2025-03-26";
+const WITH_PRIMING: &str = "2025-11-25";
 
 /// A client.
 pub(super) struct Client {
@@ -135,59 +136,38 @@ impl Client {
         Text::trusted(text)
     }
 
-    /// Asks the server; gives the answer as the client gets it. What the server tells about the request on the way goes into the stream.
-    /// Giving this up gives the request up.
-    pub(super) async fn ask(
-        self: &Arc<Self>,
-        shared: &Arc<Shared>,
-        request: Request,
-        stream: &Arc<EventLog>,
-    ) -> String {
-        let (id, begins) = (request.id.clone(), request.method == "initialize");
-        let outcome = self.outcome(shared, request, stream).await;
-        if begins && let Ok(result) = &outcome {
-            let revision = scan::string_member(result, "protocolVersion");
-            lock(&self.state).revision = revision.map(|revision| revision.into_owned());
-        }
-        message::answer(id.get(), &outcome)
-    }
-
-    async fn outcome(self: &Arc<Self>, shared: &Arc<Shared>, request: Request, stream: &Arc<EventLog>) -> Outcome {
-        let given_up = Arc::new(Notify::new());
+    /// Takes a request in: from now on the client can give it up. What the server tells about it on the way goes into the stream.
+    pub(super) fn begin(self: &Arc<Self>, shared: &Arc<Shared>, request: Request, stream: &Arc<EventLog>) -> Asking {
         let number = shared.number();
-        let key = match self.way {
-            Way::Connection(_) => None,
-            Way::Requests => Some(request_key(&self.served.server, &number.to_string())),
+        let given_up = Arc::new(Notify::new());
+        let open = Open {
+            id: request.id.get().to_owned(),
+            token: request.params.as_deref().and_then(progress_token),
+            stream: stream.clone(),
+            given_up: given_up.clone(),
         };
-        {
-            let mut state = lock(&self.state);
-            if state.is_over || state.open.len() >= MAX_OPEN {
-                let reason = "the server is gone, or too many requests of this client wait for it";
-                return Err(error_text(INTERNAL, reason, None));
-            }
-            let open = Open {
-                id: request.id.get().to_owned(),
-                token: request.params.as_deref().and_then(progress_token),
-                stream: stream.clone(),
-                given_up: given_up.clone(),
-            };
+        let mut state = lock(&self.state);
+        let is_open = !state.is_over && state.open.len() < MAX_OPEN;
+        if is_open {
             state.open.insert(number, open);
         }
+        drop(state);
+        let key = match self.way {
+            Way::Requests if is_open => Some(request_key(&self.served.server, &number.to_string())),
+            _ => None,
+        };
         if let Some(key) = &key {
             lock(&shared.connections).insert(key.clone(), Arc::downgrade(self));
         }
-        // However this ends.
-        let _waiting = Waiting {
-            client: self,
-            shared,
-            number,
-            key,
-        };
-        let params = self.message(&request.method, request.params.as_deref(), Some(number));
-        let room = request.room;
-        tokio::select! {
-            outcome = shared.ask("mcp/message", params, room) => self.unwrapped(outcome),
-            () = given_up.notified() => Err(error_text(-32800, "cancelled", None)),
+        Asking {
+            request,
+            given_up: is_open.then_some(given_up),
+            waiting: Waiting {
+                client: self.clone(),
+                shared: shared.clone(),
+                number,
+                key,
+            },
         }
     }
 
@@ -213,6 +193,15 @@ impl Client {
     /// Whether it has agreed on a revision with batches.
     pub(super) fn takes_batches(&self) -> bool {
         lock(&self.state).revision.as_deref() == Some(WITH_BATCHES)
+    }
+
+    /// Whether it has agreed on a revision in which streams begin with how to come back.
+    pub(super) fn is_primed(&self) -> bool {
+        // They are dates.
+        lock(&self.state)
+            .revision
+            .as_deref()
+            .is_some_and(|revision| revision >= WITH_PRIMING)
     }
 
     /// Takes what the client says besides requests; those are given back.
@@ -387,16 +376,62 @@ impl Client {
     }
 }
 
+/// A request that was taken in. Dropping it gives it up.
+pub(super) struct Asking {
+    request: Request,
+    /// None if it is refused.
+    given_up: Option<Arc<Notify>>,
+    waiting: Waiting,
+}
+
+impl Asking {
+    /// Asks the server; gives the answer as the client gets it.
+    pub(super) async fn answer(self) -> String {
+        let Self {
+            request,
+            given_up,
+            waiting,
+        } = self;
+        let Request {
+            id,
+            method,
+            params,
+            room,
+        } = request;
+        let (client, shared) = (&waiting.client, &waiting.shared);
+        let outcome = match given_up {
+            Some(given_up) => {
+                let params = client.message(&method, params.as_deref(), Some(waiting.number));
+                tokio::select! {
+                    outcome = shared.ask("mcp/message", params, room) => client.unwrapped(outcome),
+                    () = given_up.notified() => Err(error_text(-32800, "cancelled", None)),
+                }
+            }
+            None => {
+                let reason = "the server is gone, or too many requests of this client wait for it";
+                Err(error_text(INTERNAL, reason, None))
+            }
+        };
+        if method == "initialize"
+            && let Ok(result) = &outcome
+        {
+            let revision = scan::string_member(result, "protocolVersion");
+            lock(&client.state).revision = revision.map(|revision| revision.into_owned());
+        }
+        message::answer(id.get(), &outcome)
+    }
+}
+
 /// A request that is not open any more when this is gone.
-struct Waiting<'c> {
-    client: &'c Client,
-    shared: &'c Shared,
+struct Waiting {
+    client: Arc<Client>,
+    shared: Arc<Shared>,
     number: u64,
     /// Under which what belongs to it is found, if there is no connection.
     key: Option<String>,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Waiting {
     fn drop(&mut self) {
         lock(&self.client.state).open.remove(&self.number);
         if let Some(key) = &self.key {

@@ -14,6 +14,9 @@ use tokio::task::AbortHandle;
 /// How often a stream on which nothing is said shows that it is still there. Agents give up after a minute or more.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// How long a client should wait before it comes back for the rest of a stream that broke.
+const RETRY: Duration = Duration::from_millis(500);
+
 /// Work that ends with whoever waits for it.
 pub(super) struct EndsWithThis(pub(super) AbortHandle);
 
@@ -27,6 +30,8 @@ type Reading = Pin<Box<dyn Future<Output = Option<(Bytes, Arc<EventLog>, Cursor)
 
 /// The body of a stream of events.
 pub(super) struct Events {
+    /// What comes before all events.
+    first: Option<Bytes>,
     reading: Reading,
     /// What is given up when nobody reads any more.
     _work: Option<EndsWithThis>,
@@ -35,8 +40,23 @@ pub(super) struct Events {
 impl Events {
     pub(super) fn new(log: Arc<EventLog>, cursor: Cursor, work: Option<EndsWithThis>) -> Self {
         Self {
+            first: None,
             reading: read(log, cursor),
             _work: work,
+        }
+    }
+
+    /// The same, where the client hears at once how it can come back: its revision has events that say nothing else.
+    pub(super) fn primed(log: Arc<EventLog>, cursor: Cursor) -> Self {
+        let first = format!(
+            "id: {}-{}\nretry: {}\ndata: \n\n",
+            log.number,
+            cursor.next,
+            RETRY.as_millis()
+        );
+        Self {
+            first: Some(first.into()),
+            ..Self::new(log, cursor, None)
         }
     }
 }
@@ -53,8 +73,8 @@ fn read(log: Arc<EventLog>, mut cursor: Cursor) -> Reading {
     })
 }
 
-fn framed(stream: u64, (number, message): (u64, Bytes)) -> Bytes {
-    let mut frame = format!("id: {stream}-{number}\nevent: message\ndata: ").into_bytes();
+fn framed(stream: u64, (behind, message): (u64, Bytes)) -> Bytes {
+    let mut frame = format!("id: {stream}-{behind}\nevent: message\ndata: ").into_bytes();
     frame.reserve_exact(message.len() + 2);
     frame.extend_from_slice(&message);
     frame.extend_from_slice(b"\n\n");
@@ -69,6 +89,9 @@ impl Body for Events {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
         match self.reading.as_mut().poll(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(None) => Poll::Ready(None),

@@ -1,7 +1,7 @@
 //! The HTTP side of the bridge: MCP's streamable transport. Lets in whoever knows a server's secret and nobody else; what is asked is the
 //! business of the client that asks.
 
-use super::client::Client;
+use super::client::{Asking, Client};
 use super::door::{self, Guest};
 use super::event_log::{Cursor, EventLog};
 use super::events::{EndsWithThis, Events};
@@ -247,14 +247,13 @@ async fn asked(
     // Whoever says nothing takes the simplest.
     let streams = accepted.is_some_and(|accepted| accepted.contains(EVENTS));
     let stream = client.new_stream();
+    let is_primed = is_known && client.is_primed();
+    let begin = |request| client.begin(shared, request, &stream);
+    let begun: Vec<Asking> = requests.into_iter().map(begin).collect();
     let work = {
-        let (shared, stream) = (shared.clone(), stream.clone());
+        let stream = stream.clone();
         async move {
-            let mut asked = JoinSet::new();
-            for request in requests {
-                let (shared, client, stream) = (shared.clone(), client.clone(), stream.clone());
-                asked.spawn(async move { client.ask(&shared, request, &stream).await });
-            }
+            let mut asked: JoinSet<String> = begun.into_iter().map(Asking::answer).collect();
             let mut answers = Vec::new();
             while let Some(answer) = asked.join_next().await {
                 match answer {
@@ -274,7 +273,7 @@ async fn asked(
     let work = tokio::spawn(work);
     let ends_with_this = (!is_known).then(|| EndsWithThis(work.abort_handle()));
     let mut answer = if streams {
-        events(stream.clone(), stream.read(None), ends_with_this)
+        events(is_primed, stream.clone(), stream.read(None), ends_with_this)
     } else {
         match work.await {
             Ok(answers) if !answers.is_empty() => body_of(StatusCode::OK, JSON, message::together(&answers, is_batch)),
@@ -292,18 +291,19 @@ fn get(headers: &HeaderMap, served: &Arc<Served>) -> Answer {
     let Some(client) = client(headers, served).filter(|_| wants) else {
         return not_allowed();
     };
+    let is_primed = client.is_primed();
     let last = text_of(headers, &LAST_EVENT).and_then(|last| {
         let (stream, event) = last.split_once('-')?;
         Some((stream.parse().ok()?, event.parse().ok()?))
     });
     match last {
         Some((stream, event)) => match client.stream(stream) {
-            Some(stream) => events(stream.clone(), stream.read(Some(event)), None),
+            Some(stream) => events(is_primed, stream.clone(), stream.read(Some(event)), None),
             None => plain(StatusCode::NOT_FOUND, "this stream is over, or was never there"),
         },
         None => {
             let main = client.main();
-            events(main.clone(), main.read(None), None)
+            events(is_primed, main.clone(), main.read(None), None)
         }
     }
 }
@@ -333,8 +333,12 @@ fn failed(status: StatusCode, id: Option<&RawValue>, wrong: Wrong) -> Answer {
     body_of(status, JSON, failure(id.map_or("null", RawValue::get), &wrong))
 }
 
-fn events(log: Arc<EventLog>, cursor: Cursor, work: Option<EndsWithThis>) -> Answer {
-    let mut answer = Response::new(BoxBody::new(Events::new(log, cursor, work)));
+fn events(is_primed: bool, log: Arc<EventLog>, cursor: Cursor, work: Option<EndsWithThis>) -> Answer {
+    let events = match is_primed {
+        true => Events::primed(log, cursor),
+        false => Events::new(log, cursor, work),
+    };
+    let mut answer = Response::new(BoxBody::new(events));
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENTS));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -1,7 +1,7 @@
 //! The private socket that shims come back over: one connection is one client, and a line is a message. Lets in whoever shows a server's
 //! secret in the first line.
 
-use super::client::Client;
+use super::client::{Asking, Client};
 use super::door::{self, Guest};
 use super::event_log::EventLog;
 use super::message::{self, Kind, MAX_MESSAGE, Request, Sent, failure};
@@ -234,13 +234,11 @@ impl Shim {
     }
 
     fn ask(&mut self, client: &Arc<Client>, requests: Vec<Request>, is_batch: bool) {
-        let (shared, client, log) = (self.shared.clone(), client.clone(), self.log.clone());
+        let log = self.log.clone();
+        let begin = |request| client.begin(&self.shared, request, &log);
+        let begun: Vec<Asking> = requests.into_iter().map(begin).collect();
         self.asked.spawn(async move {
-            let mut asked = JoinSet::new();
-            for request in requests {
-                let (shared, client, log) = (shared.clone(), client.clone(), log.clone());
-                asked.spawn(async move { client.ask(&shared, request, &log).await });
-            }
+            let asked: JoinSet<String> = begun.into_iter().map(Asking::answer).collect();
             let answers = asked.join_all().await;
             log.push(&message::together(&answers, is_batch));
         });
