@@ -7,6 +7,7 @@ use consort_tests::mcp::{BOTH, JSON, Server, Shim, close, new_session, offering,
 use consort_tests::session::request;
 use serde_json::{Value, json};
 use std::net::TcpStream;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -146,6 +147,32 @@ fn requests_without_a_session_are_answered_as_the_latest_revision_has_it() {
 }
 
 #[test]
+fn requests_without_a_session_hear_of_their_own_progress_only() {
+    let (_client, _agent, server) = start_over_http();
+    let wait = |milliseconds: u64| {
+        let params =
+            json!({"name": "wait", "arguments": {"milliseconds": milliseconds}, "_meta": {"progressToken": "t"}});
+        server.post(&[BOTH], &request(1, "tools/call", &params))
+    };
+    let (mut slow, mut quick) = (wait(400), wait(40));
+    for stream in [&mut quick, &mut slow] {
+        let told: Vec<Value> = std::iter::from_fn(|| stream.event()).map(|(_, told)| told).collect();
+        let progress = told.iter().filter(|told| told["method"] == "notifications/progress");
+        let steps: Vec<_> = progress
+            .map(|told| {
+                (
+                    told["params"]["progressToken"].clone(),
+                    told["params"]["progress"].as_f64(),
+                )
+            })
+            .collect();
+        let expected = [0.0, 1.0, 2.0, 3.0].map(|step| (json!("t"), Some(step)));
+        assert_eq!(steps, expected);
+        assert_eq!(told.last().unwrap()["result"]["content"][0]["text"], "done");
+    }
+}
+
+#[test]
 fn a_request_is_given_up() {
     let (_client, _agent, server) = start_over_http();
     let session = server.connect();
@@ -183,6 +210,16 @@ fn other_methods_and_bad_bodies_get_clear_answers() {
         let answer = server.send("POST", &[JSON], body.as_bytes());
         assert_eq!(answer.status, 400, "{body}");
         assert_eq!(answer.json()["error"]["code"], code, "{body}");
+    }
+    let session = server.connect();
+    let ping = request(1, "ping", &json!({}));
+    for (revision, status) in [("2025-06-18", 200), ("2025-03-26", 200), ("1999-01-01", 400), ("", 400)] {
+        let headers = [
+            JSON,
+            ("Mcp-Session-Id", &session.id),
+            ("MCP-Protocol-Version", revision),
+        ];
+        assert_eq!(server.post(&headers, &ping).status, status, "{revision}");
     }
     for accept in [None, Some(("Accept", "*/*")), Some(JSON), Some(BOTH)] {
         let headers: Vec<_> = accept.into_iter().collect();
@@ -358,5 +395,28 @@ fn the_draft_of_version_2_says_elsewhere_what_it_reaches() {
         assert_eq!(client.expect()["result"], result);
         let new = new_session(&mut client, &mut agent, &own_server());
         assert_eq!(new["params"]["mcpServers"][0]["type"], kind, "{reached}");
+    }
+}
+
+#[test]
+fn nothing_is_left_behind_when_the_agent_or_the_client_is_gone() {
+    for agent_goes in [true, false] {
+        let (mut client, mut agent, entry) = start(&json!({}));
+        let socket = entry["args"].as_array().unwrap().last().unwrap();
+        let folder = Path::new(socket.as_str().unwrap()).parent().unwrap().to_owned();
+        let mut shim = Shim::start(&entry);
+        shim.send(&request(0, "ping", &json!({})));
+        assert_eq!(shim.next().unwrap()["id"], 0);
+        match agent_goes {
+            true => agent.exit(0),
+            false => drop(client.end()),
+        }
+        assert_eq!(shim.next(), None);
+        assert!(shim.child.wait().unwrap().success());
+        let begun = Instant::now();
+        while folder.exists() {
+            assert!(begun.elapsed() < PATIENCE, "{} is still there", folder.display());
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }

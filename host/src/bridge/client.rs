@@ -2,10 +2,11 @@
 //! their own. Owns its ids and its streams.
 
 use super::event_log::EventLog;
-use super::message::{self, Kind, Notification, Request};
+use super::message::{self, Kind, Notification, Request, member, progress_token, with_token};
 use super::served::Served;
 use super::{INTERNAL, SESSION, Shared, lock, request_key};
 use crate::message::Outcome;
+use crate::wire::edit::{self, Edit};
 use crate::wire::envelope::error_text;
 use crate::wire::scan;
 use crate::wire::text::Text;
@@ -28,10 +29,15 @@ const MAX_OPEN: usize = 1024;
 const WITH_BATCHES: &str = "2025-03-26";
 const WITH_PRIMING: &str = "2025-11-25";
 
+/// Revisions with sessions that are known here; what a server speaks is its business.
+const REVISIONS: [&str; 3] = [WITH_BATCHES, "2025-06-18", WITH_PRIMING];
+
 /// A client.
 pub(super) struct Client {
     served: Arc<Served>,
     way: Way,
+    /// Several clients that say nothing of each other are this one.
+    is_shared: bool,
     numbers: AtomicU64,
     state: Mutex<State>,
 }
@@ -62,8 +68,8 @@ struct State {
 struct Open {
     /// Its id for the client.
     id: String,
-    /// The token under which the client wants to hear of its progress.
-    token: Option<Value>,
+    /// The token under which the client wants to hear of its progress, and what the server has in its place.
+    token: Option<(Value, Value)>,
     /// Where everything goes that belongs to it.
     stream: Arc<EventLog>,
     given_up: Arc<Notify>,
@@ -75,7 +81,7 @@ impl Client {
     /// # Errors
     ///
     /// What the server answers, as a JSON-RPC error.
-    pub(super) async fn connect(shared: &Arc<Shared>, served: Arc<Served>) -> Result<Arc<Self>, Text> {
+    pub(super) async fn connect(shared: &Arc<Shared>, served: Arc<Served>, is_shared: bool) -> Result<Arc<Self>, Text> {
         let server = &served.server;
         let mut params = json!({"serverId": server, "acpId": server});
         if let Some(session) = served.session() {
@@ -99,6 +105,7 @@ impl Client {
         let client = Arc::new(Self {
             served,
             way,
+            is_shared,
             numbers: AtomicU64::new(1),
             state: Mutex::default(),
         });
@@ -137,12 +144,31 @@ impl Client {
     }
 
     /// Takes a request in: from now on the client can give it up. What the server tells about it on the way goes into the stream.
-    pub(super) fn begin(self: &Arc<Self>, shared: &Arc<Shared>, request: Request, stream: &Arc<EventLog>) -> Asking {
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        mut request: Request,
+        stream: &Arc<EventLog>,
+    ) -> Asking {
         let number = shared.number();
+        let mut token = None;
+        if let Some(params) = &request.params
+            && let Some(own) = progress_token(params)
+        {
+            let sent = match self.is_shared {
+                // Others may have chosen the same.
+                true => json!(number),
+                false => own.clone(),
+            };
+            if self.is_shared {
+                request.params = Some(with_token(params, &sent));
+            }
+            token = Some((own, sent));
+        }
         let given_up = Arc::new(Notify::new());
         let open = Open {
             id: request.id.get().to_owned(),
-            token: request.params.as_deref().and_then(progress_token),
+            token,
             stream: stream.clone(),
             given_up: given_up.clone(),
         };
@@ -188,6 +214,15 @@ impl Client {
             }
             (_, outcome) => outcome,
         }
+    }
+
+    /// Whether a request may name this revision: clients were seen to name another one than they have agreed on.
+    pub(super) fn speaks(&self, revision: &str) -> bool {
+        REVISIONS.contains(&revision)
+            || lock(&self.state)
+                .revision
+                .as_deref()
+                .is_none_or(|agreed| agreed == revision)
     }
 
     /// Whether it has agreed on a revision with batches.
@@ -246,7 +281,7 @@ impl Client {
     pub(super) fn hear(&self, shared: &Shared, call: Option<&str>, params: Option<&Text>) {
         let Some(params) = params else { return };
         let method = scan::string_member(params, "method").unwrap_or_default();
-        let inner = scan::find(params, "/params").map(|range| params.slice(range));
+        let mut inner = scan::find(params, "/params").map(|range| params.slice(range));
         let mut message = json!({"jsonrpc": "2.0", "method": method});
         if let Some(call) = call {
             let id = self.number();
@@ -259,6 +294,16 @@ impl Client {
             }
             state.calls.insert(id, call.to_owned());
         }
+        let token = inner.as_ref().filter(|_| method == "notifications/progress");
+        let token = token.and_then(|inner| inner.slice(scan::find(inner, "/progressToken")?).decode::<Value>());
+        let request = scan::string_member(params, "requestId").and_then(|request| request.parse().ok());
+        let Some((stream, token)) = self.stream_for(token.as_ref(), request) else {
+            return;
+        };
+        if let (Some(token), Some(progress)) = (token, &inner) {
+            let put = Edit::Replace("/progressToken".to_owned(), Text::of(&token));
+            inner = edit::one(progress, &put).ok().or(inner);
+        }
         let mut text = message.to_string();
         if let Some(inner) = &inner {
             text.pop();
@@ -266,25 +311,25 @@ impl Client {
             text.push_str(&inner.to_text());
             text.push('}');
         }
-        let token = inner.as_ref().filter(|_| method == "notifications/progress");
-        let token = token.and_then(|inner| inner.slice(scan::find(inner, "/progressToken")?).decode::<Value>());
-        let request = scan::string_member(params, "requestId").and_then(|request| request.parse().ok());
-        if let Some(stream) = self.stream_for(token.as_ref(), request) {
-            stream.push(&text);
-        }
+        stream.push(&text);
     }
 
     /// Where something goes that the server says: along with the request that it belongs to, or over the stream for all else, or, if
-    /// nobody has ever opened that, along with any request.
-    fn stream_for(&self, token: Option<&Value>, request: Option<u64>) -> Option<Arc<EventLog>> {
+    /// nobody has ever opened that, along with any request. Also gives the token that the client has in the place of this one.
+    fn stream_for(&self, token: Option<&Value>, request: Option<u64>) -> Option<(Arc<EventLog>, Option<Value>)> {
         let state = lock(&self.state);
         let mut open = state.open.iter().rev();
-        let belongs = |(number, open): &(&u64, &Open)| {
-            Some(**number) == request || token.is_some_and(|token| open.token.as_ref() == Some(token))
-        };
-        let belonging = open.clone().find(belongs).map(|(_, open)| open.stream.clone());
+        let is_its_token = |open: &Open| token.is_some() && open.token.as_ref().map(|(_, sent)| sent) == token;
+        let belongs = |(number, open): &(&u64, &Open)| Some(**number) == request || is_its_token(open);
+        if let Some((_, open)) = open.clone().find(belongs) {
+            let own = open
+                .token
+                .as_ref()
+                .filter(|(own, sent)| own != sent && is_its_token(open));
+            return Some((open.stream.clone(), own.map(|(own, _)| own.clone())));
+        }
         let any = || open.next().map(|(_, open)| open.stream.clone());
-        belonging.or_else(|| state.main.clone()).or_else(any)
+        Some((state.main.clone().or_else(any)?, None))
     }
 
     /// Hears everything over one stream.
@@ -338,7 +383,7 @@ impl Client {
         drop(state);
         let params = json!({"requestId": id, "reason": "the server does not need it any more"});
         let message = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
-        if let Some(stream) = self.stream_for(None, None) {
+        if let Some((stream, _)) = self.stream_for(None, None) {
             stream.push(&message.to_string());
         }
     }
@@ -443,15 +488,4 @@ impl Drop for Waiting {
 /// Whether an error says that there is no such method.
 fn is_unknown_method(error: &Text) -> bool {
     scan::find(error, "/code").and_then(|range| error.slice(range).decode::<i64>()) == Some(-32601)
-}
-
-/// The JSON text of a member.
-fn member(object: &RawValue, name: &str) -> Option<String> {
-    let members: HashMap<&str, &RawValue> = serde_json::from_str(object.get()).ok()?;
-    members.get(name).map(|value| value.get().to_owned())
-}
-
-fn progress_token(params: &RawValue) -> Option<Value> {
-    let meta = member(params, "_meta")?;
-    serde_json::from_str::<Value>(&meta).ok()?.get("progressToken").cloned()
 }

@@ -13,6 +13,9 @@ use tokio::task::{AbortHandle, JoinSet};
 /// Connections that have not shown a secret.
 const MAX_STRANGERS: usize = 128;
 
+/// How long they may take for it.
+const STRANGER_TIME: Duration = Duration::from_secs(10);
+
 /// Connections that have: those of an agent's clients, several each.
 const MAX_KNOWN: usize = 256;
 
@@ -40,8 +43,8 @@ impl Listener for UnixListener {
 }
 
 struct Door {
-    /// Their numbers, and how to send them away. Who came first is in front.
-    strangers: Mutex<VecDeque<(u64, AbortHandle)>>,
+    /// Their numbers, and how to send them away once they are served. Who came first is in front.
+    strangers: Mutex<VecDeque<(u64, Option<AbortHandle>)>>,
     room: Arc<Semaphore>,
 }
 
@@ -63,6 +66,14 @@ impl Guest {
             }
         }
         known.is_some()
+    }
+
+    /// Ends when it has had its time to show a secret and has not done so.
+    pub(super) async fn is_sent_away(&self) {
+        tokio::time::sleep(STRANGER_TIME).await;
+        if lock(&self.known).is_some() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 
@@ -106,11 +117,15 @@ where
             number,
             known: Mutex::default(),
         };
-        // It may be over before this is, and finds itself among the strangers all the same.
+        lock(&door.strangers).push_back((number, None));
+        let handle = guests.spawn(serve(stream, guest));
         let mut strangers = lock(&door.strangers);
-        strangers.push_back((number, guests.spawn(serve(stream, guest))));
+        // By now it may have shown its secret, or be over.
+        if let Some((_, place)) = strangers.iter_mut().rfind(|(stranger, _)| *stranger == number) {
+            *place = Some(handle);
+        }
         if strangers.len() > MAX_STRANGERS
-            && let Some((_, oldest)) = strangers.pop_front()
+            && let Some((_, Some(oldest))) = strangers.pop_front()
         {
             oldest.abort();
         }

@@ -24,14 +24,15 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// How long the head of a request may take, and its body.
-const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How long it may take until the head of a request was sent, since the last one on the same connection too, and how long its body.
+const HEAD_TIME: Duration = Duration::from_secs(300);
 const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// Bytes of a request's head.
 const MAX_HEAD: usize = 32 * 1024;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
@@ -53,8 +54,13 @@ async fn serve(stream: TcpStream, guest: Guest, port: u16, shared: Arc<Shared>) 
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(MAX_HEAD);
-    if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
-        tracing::debug!("a connection to the bridge of MCP ended: {error}");
+    tokio::select! {
+        served = server.serve_connection(TokioIo::new(stream), service) => {
+            if let Err(error) = served {
+                tracing::debug!("a connection to the bridge of MCP ended: {error}");
+            }
+        }
+        () = guest.is_sent_away() => {}
     }
 }
 
@@ -164,6 +170,13 @@ async fn post(request: hyper::Request<Incoming>, shared: &Arc<Shared>, served: &
         let reason = "this session is over, or was never there".to_owned();
         return Err(failed(StatusCode::NOT_FOUND, sent.id(), (-32001, reason)));
     }
+    if let (Some(client), Some(revision)) = (&known, text_of(&head.headers, &REVISION))
+        && !client.speaks(revision)
+    {
+        let reason =
+            "this is not the revision of MCP that was agreed on, nor another one that is known here".to_owned();
+        return Err(failed(StatusCode::BAD_REQUEST, sent.id(), (-32600, reason)));
+    }
     let takes_batches = known.as_ref().is_some_and(|client| client.takes_batches());
     let (parts, is_batch) = sent.parts(takes_batches, &room).map_err(wrong)?;
     drop(room);
@@ -206,7 +219,7 @@ struct Caller {
 async fn connected(shared: &Arc<Shared>, served: &Arc<Served>, method: &str) -> Result<Caller, Text> {
     if method == "initialize" {
         let id = secret().map_err(|error| error_text(INTERNAL, &error.to_string(), None))?;
-        let client = Client::connect(shared, served.clone()).await?;
+        let client = Client::connect(shared, served.clone(), false).await?;
         if let Some(one) = served.add(&id, client.clone()) {
             one.end(shared);
         }
@@ -219,7 +232,7 @@ async fn connected(shared: &Arc<Shared>, served: &Arc<Served>, method: &str) -> 
     let client = match served.plain() {
         Some(client) => client,
         None => {
-            let client = Client::connect(shared, served.clone()).await?;
+            let client = Client::connect(shared, served.clone(), true).await?;
             let kept = served.set_plain(client.clone());
             if !kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, &client)) {
                 client.end(shared);

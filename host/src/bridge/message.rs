@@ -2,10 +2,13 @@
 
 use super::Room;
 use crate::message::Outcome;
+use crate::wire::edit::{self, Edit};
 use crate::wire::envelope::error_text;
 use crate::wire::text::Text;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
+use std::collections::HashMap;
 
 /// Bytes of a message, or of a batch: as much as a message of ACP has.
 pub(super) const MAX_MESSAGE: usize = 64 * 1024 * 1024;
@@ -159,6 +162,26 @@ pub(super) fn together(answers: &[String], is_batch: bool) -> String {
         [answer] if !is_batch => answer.clone(),
         answers => format!("[{}]", answers.join(",")),
     }
+}
+
+/// The JSON text of a member.
+pub(super) fn member(object: &RawValue, name: &str) -> Option<String> {
+    let members: HashMap<&str, &RawValue> = serde_json::from_str(object.get()).ok()?;
+    members.get(name).map(|value| value.get().to_owned())
+}
+
+/// The same params with another token.
+pub(super) fn with_token(params: &RawValue, token: &Value) -> Box<RawValue> {
+    let put = Edit::Replace("/_meta/progressToken".to_owned(), Text::of(token));
+    let edited = edit::one(&Text::trusted(params.get().to_owned()), &put);
+    let edited = edited.ok().and_then(|text| RawValue::from_string(text.to_text()).ok());
+    edited.unwrap_or_else(|| params.to_owned())
+}
+
+/// The token under which a request's progress is to be told.
+pub(super) fn progress_token(params: &RawValue) -> Option<Value> {
+    let meta = member(params, "_meta")?;
+    serde_json::from_str::<Value>(&meta).ok()?.get("progressToken").cloned()
 }
 
 #[cfg(test)]

@@ -22,8 +22,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-/// How long the first line may take, and the rest of a large one.
-const FIRST_LINE: Duration = Duration::from_secs(10);
+/// How long the rest of a large line may take.
 const LARGE_LINE: Duration = Duration::from_secs(30);
 
 /// How long answers are waited for when nothing more is asked. The agent has ended its server then, or is about to.
@@ -44,7 +43,10 @@ pub(super) struct Socket {
 impl Socket {
     /// Listens in a folder that only this user can look into.
     pub(super) fn open(shared: &Arc<Shared>) -> io::Result<Self> {
-        let folder = std::env::temp_dir().join(format!("consort-{}", secret()?));
+        let mut name = secret()?;
+        // Addresses of sockets are short, and nobody else can look into the folder.
+        name.truncate(16);
+        let folder = std::env::temp_dir().join(format!("consort-{name}"));
         std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
         match UnixListener::bind(folder.join("mcp")) {
             Ok(listener) => {
@@ -83,9 +85,11 @@ fn remove(folder: &Path) {
 async fn serve(stream: UnixStream, guest: Guest, shared: Arc<Shared>) {
     let (read, write) = stream.into_split();
     let mut reader = BufReader::with_capacity(PIECE, read);
-    let Ok(Some(shown)) = timeout(FIRST_LINE, first_line(&mut reader)).await else {
-        return;
+    let shown = tokio::select! {
+        shown = first_line(&mut reader) => shown,
+        () = guest.is_sent_away() => None,
     };
+    let Some(shown) = shown else { return };
     let served = lock(&shared.served).get(&blake3::hash(&shown)).cloned();
     let Some(served) = served else {
         tracing::warn!("a shim of MCP without the secret of a server was turned away");
@@ -225,7 +229,7 @@ impl Shim {
             return Ok(client.clone());
         }
         let id = secret().map_err(|error| error_text(INTERNAL, &error.to_string(), None))?;
-        let client = Client::connect(&self.shared, self.served.clone()).await?;
+        let client = Client::connect(&self.shared, self.served.clone(), false).await?;
         client.hears_over(&self.log);
         if let Some(one) = self.served.add(&id, client.clone()) {
             one.end(&self.shared);
