@@ -57,6 +57,7 @@ pub(crate) use serving::{MESSAGES, SET_UPS, Serving};
 use crate::json::Json;
 
 type Working<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
+type Work<T> = Box<dyn Fn(&Json, Caller) -> Working<T>>;
 
 /// An MCP server: a name, and what it offers.
 pub struct Server {
@@ -86,7 +87,7 @@ struct Tool {
     name: String,
     /// How `tools/list` shows it.
     shown: Value,
-    work: Box<dyn Fn(&Json, Caller) -> Working<Reply>>,
+    work: Work<Reply>,
 }
 
 struct Resource {
@@ -98,7 +99,7 @@ struct Resource {
 struct Prompt {
     name: String,
     shown: Value,
-    get: Box<dyn Fn(&Json, Caller) -> Working<Vec<Message>>>,
+    get: Work<Vec<Message>>,
 }
 
 /// The `arguments` in the params of a request; what is left out is an empty object.

@@ -209,7 +209,7 @@ impl Shim {
     }
 
     /// The next line; none at the end.
-    pub fn next(&mut self) -> Option<Value> {
+    pub fn hear(&mut self) -> Option<Value> {
         let line = self.lines.next()?.expect("it can be read");
         Some(serde_json::from_str(&line).expect("lines are JSON"))
     }

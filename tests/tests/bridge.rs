@@ -276,11 +276,11 @@ fn an_agent_that_only_starts_servers_starts_one_that_comes_back() {
         "initialize",
         &json!({"protocolVersion": "2025-03-26", "capabilities": {}}),
     ));
-    assert_eq!(shim.next().unwrap()["result"]["protocolVersion"], "2025-03-26");
+    assert_eq!(shim.hear().unwrap()["result"]["protocolVersion"], "2025-03-26");
     shim.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     let params = json!({"name": "wait", "arguments": {"milliseconds": 40}, "_meta": {"progressToken": "t"}});
     shim.send(&request("w", "tools/call", &params));
-    let told: Vec<Value> = std::iter::from_fn(|| shim.next()).take(6).collect();
+    let told: Vec<Value> = std::iter::from_fn(|| shim.hear()).take(6).collect();
     assert_eq!(
         (&told[0]["params"]["progress"], &told[5]["id"]),
         (&json!(0.0), &json!("w"))
@@ -290,16 +290,16 @@ fn an_agent_that_only_starts_servers_starts_one_that_comes_back() {
         "tools/call",
         &json!({"name": "ask", "arguments": {"method": "roots/list"}}),
     ));
-    let asked = shim.next().unwrap();
+    let asked = shim.hear().unwrap();
     assert_eq!(asked["method"], "roots/list");
     shim.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}}));
-    assert_eq!(shim.next().unwrap()["result"]["content"][0]["text"], r#"{"roots":[]}"#);
+    assert_eq!(shim.hear().unwrap()["result"]["content"][0]["text"], r#"{"roots":[]}"#);
     shim.send(&json!("no message"));
-    assert_eq!(shim.next().unwrap()["error"]["code"], -32700);
+    assert_eq!(shim.hear().unwrap()["error"]["code"], -32700);
     shim.send(&request(3, "tools/call", &json!({"name": "session"})));
-    assert_eq!(shim.next().unwrap()["result"]["structuredContent"]["session"], "s1");
+    assert_eq!(shim.hear().unwrap()["result"]["structuredContent"]["session"], "s1");
     close(&mut client, &mut agent, "s1");
-    assert!(shim.next().is_none(), "it ends with its session");
+    assert!(shim.hear().is_none(), "it ends with its session");
     assert!(shim.child.wait().unwrap().success());
 }
 
@@ -339,15 +339,15 @@ fn a_shim_has_batches_too_and_answers_what_was_asked_before_its_input_ended() {
     let mut shim = Shim::start(&entry);
     let hello = json!({"protocolVersion": "2025-03-26", "capabilities": {}});
     shim.send(&request(0, "initialize", &hello));
-    assert_eq!(shim.next().unwrap()["id"], 0);
+    assert_eq!(shim.hear().unwrap()["id"], 0);
     let ping = |id: u64| request(id, "ping", &json!({}));
     shim.send(&json!([ping(1), ping(2)]));
-    assert_eq!(shim.next().unwrap().as_array().unwrap().len(), 2);
+    assert_eq!(shim.hear().unwrap().as_array().unwrap().len(), 2);
     for id in 3..6 {
         shim.send(&ping(id));
     }
     shim.close_input();
-    let mut ids: Vec<_> = std::iter::from_fn(|| shim.next())
+    let mut ids: Vec<_> = std::iter::from_fn(|| shim.hear())
         .map(|answer| answer["id"].as_u64())
         .collect();
     ids.sort_unstable();
@@ -406,12 +406,12 @@ fn nothing_is_left_behind_when_the_agent_or_the_client_is_gone() {
         let folder = Path::new(socket.as_str().unwrap()).parent().unwrap().to_owned();
         let mut shim = Shim::start(&entry);
         shim.send(&request(0, "ping", &json!({})));
-        assert_eq!(shim.next().unwrap()["id"], 0);
+        assert_eq!(shim.hear().unwrap()["id"], 0);
         match agent_goes {
             true => agent.exit(0),
             false => drop(client.end()),
         }
-        assert_eq!(shim.next(), None);
+        assert_eq!(shim.hear(), None);
         assert!(shim.child.wait().unwrap().success());
         let begun = Instant::now();
         while folder.exists() {

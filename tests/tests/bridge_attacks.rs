@@ -285,7 +285,7 @@ fn a_shim_without_the_secret_is_turned_away() {
     assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     let mut wrong = entry.clone();
     wrong["env"][0]["value"] = json!("0".repeat(32));
-    assert!(Shim::start(&wrong).next().is_none());
+    assert!(Shim::start(&wrong).hear().is_none());
     wrong["env"] = json!([]);
     assert!(!Shim::start(&wrong).child.wait().unwrap().success());
     for junk in [
@@ -305,7 +305,7 @@ fn a_shim_without_the_secret_is_turned_away() {
     }
     let mut shim = Shim::start(&entry);
     shim.send(&hello());
-    assert_eq!(shim.next().unwrap()["id"], 0);
+    assert_eq!(shim.hear().unwrap()["id"], 0);
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn a_thousand_connections_to_the_socket_keep_no_shim_out() {
     traffic_goes_on(&mut client, &mut agent);
     let mut shim = Shim::start(&entry);
     shim.send(&hello());
-    assert_eq!(shim.next().unwrap()["id"], 0);
+    assert_eq!(shim.hear().unwrap()["id"], 0);
     drop(strangers);
 }
 
@@ -328,14 +328,14 @@ fn a_line_that_is_too_long_gets_an_answer_and_the_next_one_is_heard() {
     let before = client.peak_memory().unwrap();
     let mut shim = Shim::start(&entry);
     shim.send(&hello());
-    assert_eq!(shim.next().unwrap()["id"], 0);
+    assert_eq!(shim.hear().unwrap()["id"], 0);
     let begin = r#"{"jsonrpc":"2.0","id":"long","method":"tools/call","params":{"text":""#;
     shim.send_raw(begin.as_bytes());
     for _ in 0..80 {
         shim.send_raw(&vec![b'x'; MIB]);
     }
     shim.send_raw(b"\"}}\n");
-    let refused = shim.next().unwrap();
+    let refused = shim.hear().unwrap();
     assert_eq!(
         (&refused["id"], &refused["error"]["code"]),
         (&json!("long"), &json!(-32600)),
@@ -343,10 +343,10 @@ fn a_line_that_is_too_long_gets_an_answer_and_the_next_one_is_heard() {
     );
     for junk in ["\u{0}\n", "[1,2]\n", "nonsense\n"] {
         shim.send_raw(junk.as_bytes());
-        assert!(shim.next().unwrap()["error"]["code"].is_number(), "{junk}");
+        assert!(shim.hear().unwrap()["error"]["code"].is_number(), "{junk}");
     }
     shim.send(&request("next", "ping", &json!({})));
-    assert_eq!(shim.next().unwrap()["id"], "next");
+    assert_eq!(shim.hear().unwrap()["id"], "next");
     let taken = client.peak_memory().unwrap() - before;
     assert!(taken < MOST, "{taken} KiB were taken");
     traffic_goes_on(&mut client, &mut agent);

@@ -43,7 +43,7 @@ fn the_conformance_suite() {
     let server = Server::of(&answer(&mut client, &mut agent, &new, "s1"));
     let directory = Directory::new();
     let names: String = FAIL.map(|name| format!("  - {name}\n")).concat();
-    directory.file("expected.yml", &format!("server:\n{names}"));
+    directory.file("expected.yml", format!("server:\n{names}"));
     // The secret in the address is enough; the suite cannot send headers.
     let output = program(&folder, "conformance")
         .args(["server", "--suite", "all", "--url", &server.url, "--expected-failures"])

@@ -1,5 +1,7 @@
 //! Test guest: offers an MCP server with tools that answer at once, late, at length, with errors of both kinds, and that ask the agent.
 
+#![allow(clippy::panic, reason = "a tool of the guest takes it down, for the tests")]
+
 use consort_proxy::mcp::{Caller, Contents, Failure, Level, Message, Reply, Server, Structured};
 use consort_proxy::schemars::{self, JsonSchema};
 use consort_proxy::{Interests, Json, Proxy, host};
