@@ -39,12 +39,12 @@ pub fn npm(name: &str, packages: &[&str]) -> PathBuf {
 
 /// The reference conductor. Compiling it takes some minutes.
 pub fn reference_conductor() -> PathBuf {
-    cargo("agent-client-protocol-conductor", "5.0.0")
+    cargo("conductor", "agent-client-protocol-conductor", "5.0.0")
 }
 
-/// A program of a crate, installed once under `target/`.
-pub fn cargo(name: &str, version: &str) -> PathBuf {
-    let folder = root().join("target/real").join(name);
+/// A program of a crate, installed into a folder of its own under `target/`, once.
+pub fn cargo(folder: &str, name: &str, version: &str) -> PathBuf {
+    let folder = root().join("target/real").join(folder);
     fs::create_dir_all(&folder).expect("a folder can be made");
     let lock = fs::File::create(folder.join("lock")).expect("a lock file can be made");
     lock.lock().expect("the lock can be taken");

@@ -110,7 +110,7 @@ fn copilot_over_http() {
 #[test]
 #[ignore = "compiles an agent, which takes some minutes"]
 fn elizacp_over_a_server_that_it_starts() {
-    let program = cargo("elizacp", "12.0.0");
+    let program = cargo("elizacp", "elizacp", "12.0.0");
     let (command, directory, trace) = offering(&[program.into(), "acp".into()]);
     let mut client = Client::spawn(command, Transcript::default());
     let mut conversation = Conversation::begin(&mut client, &directory);

@@ -88,7 +88,7 @@ impl Router {
     pub(super) fn learn_capabilities(&mut self, outcome: Outcome) -> Outcome {
         let result = outcome?;
         self.bridged.reached = Reached::by(&result, self.is_draft());
-        // A draft's answers pass untouched: what they say has no place to be added to yet.
+        // What a draft says elsewhere may change, so its answers pass untouched.
         let is_told = self.bridged.reached != Reached::AsTheyAre && !self.is_draft() && !self.proxies.is_empty();
         if self.bridged.bridge.is_none() || !is_told {
             return Ok(result);
