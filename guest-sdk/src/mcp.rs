@@ -57,6 +57,7 @@ pub(crate) use serving::{MESSAGES, SET_UPS, Serving};
 use crate::json::Json;
 
 type Working<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
+type Work<T> = Box<dyn Fn(&Json, Caller) -> Working<T>>;
 
 /// What is done with the params of a request.
 type Work<T> = Box<dyn Fn(&Json, Caller) -> Working<T>>;

@@ -3,7 +3,9 @@
 //! know of proxies.
 
 mod client;
+mod door;
 mod event_log;
+mod events;
 mod http;
 mod message;
 mod served;
@@ -22,14 +24,33 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 /// Messages that wait to be taken in by the chain; then whoever sends more waits.
 const WAITING: usize = 64;
 
+/// Bytes from which on a message is large, and how many of these there are at a time that the chain has not taken in.
+const LARGE: usize = 1024 * 1024;
+const MAX_LARGE: usize = 2;
+
+/// Servers of all sessions together, and those that one session has of the same kind, since it was set up again.
+const MAX_SERVED: usize = 10_000;
+const MAX_SAME: usize = 8;
+
 /// JSON-RPC's code for a fault of whoever answers.
 const INTERNAL: i64 = -32603;
+
+/// What a large message takes of the room for such.
+type Room = Option<Arc<OwnedSemaphorePermit>>;
+
+/// A message to the chain, as the agent might have sent it.
+pub struct Said {
+    /// The message.
+    pub message: Incoming,
+    /// Given back with this.
+    _room: Room,
+}
 
 /// A server that ACP carries, as a session's set-up names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +80,9 @@ pub enum Transport {
 /// The variable that a shim finds its secret in.
 pub const SECRET: &str = "CONSORT_MCP_SECRET";
 
+/// The member of ACP's `_meta` that says which session a message belongs to.
+pub(crate) const SESSION: &str = "consort/sessionId";
+
 /// The command of a shim.
 pub const SHIM: &str = "mcp-shim";
 
@@ -70,7 +94,8 @@ struct Shared {
     asked: Mutex<HashMap<Id, oneshot::Sender<Outcome>>>,
     /// Whom the messages of an MCP connection, or those that belong to a request without one, are for.
     connections: Mutex<HashMap<String, Weak<Client>>>,
-    to_chain: mpsc::Sender<Incoming>,
+    to_chain: mpsc::Sender<Said>,
+    large: Arc<Semaphore>,
     /// What the ids of requests begin with: no agent can guess it, so none of its own has it.
     prefix: String,
     numbers: AtomicU64,
@@ -86,13 +111,14 @@ impl Bridge {
     /// # Errors
     ///
     /// If the system gives no random numbers.
-    pub fn new() -> std::io::Result<(Self, mpsc::Receiver<Incoming>)> {
+    pub fn new() -> std::io::Result<(Self, mpsc::Receiver<Said>)> {
         let (to_chain, messages) = mpsc::channel(WAITING);
         let shared = Arc::new(Shared {
             served: Mutex::default(),
             asked: Mutex::default(),
             connections: Mutex::default(),
             to_chain,
+            large: Arc::new(Semaphore::new(MAX_LARGE)),
             prefix: format!("\"consort-mcp-{}-", secret()?),
             numbers: AtomicU64::new(0),
         });
@@ -117,6 +143,7 @@ impl Bridge {
         set_up: u64,
         session: Option<&str>,
     ) -> std::io::Result<Value> {
+        self.make_room(&server.id, session)?;
         let (key, bearer) = (secret()?, secret()?);
         let entry = match transport {
             Transport::Http => {
@@ -139,6 +166,26 @@ impl Bridge {
         let served = Served::new(server.id.clone(), set_up, session, &bearer);
         lock(&self.shared.served).insert(blake3::hash(key.as_bytes()), Arc::new(served));
         Ok(entry)
+    }
+
+    /// Makes room for one more server. A session that is set up again and again has used the earlier ones.
+    fn make_room(&mut self, server: &str, session: Option<&str>) -> std::io::Result<()> {
+        let mut all = lock(&self.shared.served);
+        if all.len() >= MAX_SERVED {
+            let reason = format!("the sessions that are open have {MAX_SERVED} of them already");
+            return Err(std::io::Error::other(reason));
+        }
+        let is_same = |served: &Served| served.server == server && served.session().as_deref() == session;
+        let same = all.iter().filter(|(_, served)| session.is_some() && is_same(served));
+        let mut same: Vec<_> = same.map(|(key, served)| (served.set_up, *key)).collect();
+        same.sort_unstable_by_key(|(set_up, _)| *set_up);
+        let over = same.len().saturating_sub(MAX_SAME - 1);
+        let oldest: Vec<_> = same[..over].iter().filter_map(|(_, key)| all.remove(key)).collect();
+        drop(all);
+        for served in oldest {
+            served.end(&self.shared);
+        }
+        Ok(())
     }
 
     /// The port that is listened on, from now on at the latest.
@@ -242,9 +289,11 @@ impl Bridge {
         match method {
             "mcp/message" => client.hear(&self.shared, call, params),
             "mcp/disconnect" => client.end(&self.shared),
-            _ => self
-                .shared
-                .answered(call, Err(error_text(-32601, "MCP clients have no such method", None))),
+            _ => self.shared.answered(
+                call,
+                Err(error_text(-32601, "MCP clients have no such method", None)),
+                None,
+            ),
         }
     }
 
@@ -279,8 +328,18 @@ impl Shared {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Room for a large message; waits for it. It is given back when the chain has taken the message in.
+    async fn room(&self) -> Room {
+        // Nobody closes this.
+        self.large.clone().acquire_owned().await.ok().map(Arc::new)
+    }
+
+    async fn send(&self, message: Incoming, room: Room) -> bool {
+        self.to_chain.send(Said { message, _room: room }).await.is_ok()
+    }
+
     /// Asks the chain for something, as the agent would. Giving this up gives the request up.
-    async fn ask(&self, method: &str, params: Text) -> Outcome {
+    async fn ask(&self, method: &str, params: Text, room: Room) -> Outcome {
         let number = self.number();
         let Some(id) = Id::parse(&format!("{}{number}\"", self.prefix)) else {
             return Err(error_text(INTERNAL, "an id of Consort's cannot be read", None));
@@ -299,7 +358,7 @@ impl Shared {
             params: Some(params),
         };
         let gone = || Err(error_text(INTERNAL, "the connection is over", None));
-        if self.to_chain.send(request).await.is_err() {
+        if !self.send(request, room).await {
             asked.open = false;
             return gone();
         }
@@ -309,23 +368,18 @@ impl Shared {
     }
 
     /// Tells the chain something, as the agent would.
-    async fn tell(&self, method: &str, params: Text) {
-        let method = method.into();
+    async fn tell(&self, method: &str, params: Text, room: Room) {
+        let (method, params) = (method.into(), Some(params));
         // Without a chain nobody is left to be told.
-        let _ = self
-            .to_chain
-            .send(Incoming::Notification {
-                method,
-                params: Some(params),
-            })
-            .await;
+        self.send(Incoming::Notification { method, params }, room).await;
     }
 
     /// The client has answered a request of its server.
-    fn answered(&self, call: Option<&str>, outcome: Outcome) {
+    fn answered(&self, call: Option<&str>, outcome: Outcome, room: Room) {
         let Some(id) = call.and_then(Id::parse) else { return };
-        let to_chain = self.to_chain.clone();
-        tokio::spawn(async move { to_chain.send(Incoming::Response { id, outcome }).await });
+        let message = Incoming::Response { id, outcome };
+        let (to_chain, said) = (self.to_chain.clone(), Said { message, _room: room });
+        tokio::spawn(async move { to_chain.send(said).await });
     }
 }
 
@@ -349,7 +403,13 @@ impl Drop for Asked<'_> {
             method: "$/cancel_request".into(),
             params: Some(Text::of(&json!({ "requestId": id }))),
         };
-        let to_chain = self.shared.to_chain.clone();
-        tokio::spawn(async move { to_chain.send(cancel).await });
+        let (to_chain, said) = (
+            self.shared.to_chain.clone(),
+            Said {
+                message: cancel,
+                _room: None,
+            },
+        );
+        tokio::spawn(async move { to_chain.send(said).await });
     }
 }

@@ -15,6 +15,7 @@ mod holding;
 mod host;
 mod interest;
 mod lanes;
+mod mcp_sessions;
 #[cfg(test)]
 mod model;
 mod notice;

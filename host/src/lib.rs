@@ -24,6 +24,7 @@ pub mod log;
 pub mod manifest;
 pub mod message;
 mod private_file;
+mod random;
 pub mod sandbox;
 pub mod saved_state;
 pub mod tap;

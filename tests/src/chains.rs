@@ -33,6 +33,16 @@ impl Chain {
         Self { name, proxies }
     }
 
+    /// What an agent of version 1 says in its answer to `initialize`, as the client hears it: where there are proxies, MCP servers over ACP
+    /// are reached whatever the agent says.
+    pub fn bridged(&self, result: &Value) -> Value {
+        let mut result = result.clone();
+        if !self.proxies.is_empty() {
+            result["agentCapabilities"]["mcpCapabilities"]["acp"] = json!(true);
+        }
+        result
+    }
+
     /// The options of `consort run` for it.
     pub fn options(&self) -> Vec<OsString> {
         let mut options: Vec<OsString> = Vec::new();

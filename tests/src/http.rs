@@ -102,13 +102,18 @@ impl Answer {
         serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}"))
     }
 
-    /// The next event of a stream: its id and what it carries; none at the end. Each comes in a piece of its own.
+    /// The next event of a stream: its id and what it carries; none at the end. Each comes in a piece of its own, and may carry
+    /// nothing.
     pub fn event(&mut self) -> Option<(String, Value)> {
         loop {
             let piece = String::from_utf8(self.piece()?).expect("events are text");
             let field = |name: &str| piece.lines().find_map(|line| line.strip_prefix(name));
             if let (Some(id), Some(data)) = (field("id: "), field("data: ")) {
-                return Some((id.to_owned(), serde_json::from_str(data).expect("events carry JSON")));
+                let data = match data {
+                    "" => Value::Null,
+                    data => serde_json::from_str(data).expect("events carry JSON"),
+                };
+                return Some((id.to_owned(), data));
             }
         }
     }

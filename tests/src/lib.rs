@@ -11,6 +11,8 @@ pub mod guests;
 pub mod hops;
 pub mod http;
 pub mod intruder;
+pub mod mcp;
+pub mod model;
 pub mod raw;
 pub mod reached;
 pub mod real;

@@ -1,134 +1,21 @@
-//! MCP servers of proxies, as an agent reaches them that knows nothing of MCP over ACP: over HTTP on the loopback interface.
+//! MCP servers of proxies, as an agent reaches them that knows nothing of MCP over ACP: over HTTP on the loopback interface, and by starting
+//! them.
 
-use consort_tests::chains::Chain;
-use consort_tests::http::{Answer, send};
+use consort_tests::PATIENCE;
+use consort_tests::chains::none;
+use consort_tests::mcp::{BOTH, JSON, Server, Shim, close, new_session, offering, set_up, start, start_over_http};
 use consort_tests::session::request;
-use consort_tests::{Agent, Client, PATIENCE};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const BOTH: (&str, &str) = ("Accept", "application/json, text/event-stream");
-const JSON: (&str, &str) = ("Accept", "application/json");
-
-fn offering() -> Chain {
-    Chain::new("a proxy that offers tools", &[("offers", json!({}))])
-}
-
-/// A server, as the agent was told of it.
-struct Server {
-    url: String,
-    authorization: String,
-}
-
-impl Server {
-    fn of(entry: &Value) -> Self {
-        assert_eq!(entry["type"], "http", "{entry}");
-        assert_eq!(entry["headers"][0]["name"], "Authorization");
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        Self {
-            url: text(&entry["url"]),
-            authorization: text(&entry["headers"][0]["value"]),
-        }
-    }
-
-    fn send(&self, method: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        let mut all = vec![("Authorization", self.authorization.as_str())];
-        all.extend(headers);
-        send(method, &self.url, &all, body)
-    }
-
-    fn post(&self, headers: &[(&str, &str)], body: &Value) -> Answer {
-        self.send("POST", headers, body.to_string().as_bytes())
-    }
-
-    /// Begins a session of MCP.
-    fn connect(&self) -> Session<'_> {
-        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
-        let answer = self.post(&[JSON], &call(0, "initialize", &hello));
-        let id = answer.header("mcp-session-id").unwrap().to_owned();
-        let welcome = answer.json();
-        assert_eq!(welcome["result"]["serverInfo"]["name"], "offers", "{welcome}");
-        let session = Session { server: self, id };
-        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        assert_eq!(session.post(BOTH, &initialized).status, 202);
-        session
-    }
-}
-
-struct Session<'s> {
-    server: &'s Server,
-    id: String,
-}
-
-impl Session<'_> {
-    fn post(&self, accept: (&str, &str), body: &Value) -> Answer {
-        self.server.post(&[accept, ("Mcp-Session-Id", &self.id)], body)
-    }
-
-    fn get(&self, more: &[(&str, &str)]) -> Answer {
-        let mut headers = vec![("Accept", "text/event-stream"), ("Mcp-Session-Id", self.id.as_str())];
-        headers.extend(more);
-        self.server.send("GET", &headers, b"")
-    }
-
-    /// Calls a tool and gives what comes of it.
-    fn tool(&self, name: &str, arguments: &Value) -> Value {
-        let params = json!({"name": name, "arguments": arguments});
-        self.post(JSON, &call(7, "tools/call", &params)).json()
-    }
-}
-
-fn call(id: impl Into<Value>, method: &str, params: &Value) -> Value {
-    request(id, method, params)
-}
-
-/// A client, an agent that reaches servers over HTTP, and the set-up of a session that has not been answered.
-fn set_up(chain: &Chain, servers: &Value) -> (Client, Agent, Value) {
-    set_up_with(chain, &json!({"http": true, "sse": false}), servers)
-}
-
-/// The same with what the agent says of the servers that it reaches.
-fn set_up_with(chain: &Chain, reached: &Value, servers: &Value) -> (Client, Agent, Value) {
-    let (mut client, listener) = chain.fresh();
-    client.send_json(&request("init", "initialize", &json!({"protocolVersion": 1})));
-    let mut agent = listener.accept();
-    let initialize = agent.expect();
-    let capabilities = json!({"mcpCapabilities": reached});
-    agent.answer(
-        &initialize,
-        &json!({"protocolVersion": 1, "agentCapabilities": capabilities}),
-    );
-    let told = client.expect();
-    let mut bridged = reached.clone();
-    bridged["acp"] = json!(true);
-    assert_eq!(told["result"]["agentCapabilities"]["mcpCapabilities"], bridged);
-    client.send_json(&request(
-        "new",
-        "session/new",
-        &json!({"cwd": "/", "mcpServers": servers}),
-    ));
-    let new = agent.expect();
-    (client, agent, new)
-}
-
-fn start() -> (Client, Agent, Server) {
-    let (mut client, mut agent, new) = set_up(&offering(), &json!([]));
-    let server = Server::of(&new["params"]["mcpServers"][0]);
-    agent.answer(&new, &json!({"sessionId": "s1"}));
-    assert_eq!(client.expect()["id"], "new");
-    (client, agent, server)
-}
-
 #[test]
 fn a_tool_of_a_proxy_is_called_over_http() {
-    let (_client, _agent, server) = start();
+    let (_client, _agent, server) = start_over_http();
     let session = server.connect();
-    let listed = session.post(JSON, &call("l", "tools/list", &json!({}))).json();
+    let listed = session.post(JSON, &request("l", "tools/list", &json!({}))).json();
     assert_eq!(listed["id"], "l");
     assert_eq!(listed["result"]["tools"][0]["name"], "echo");
     assert_eq!(
@@ -144,13 +31,13 @@ fn a_tool_of_a_proxy_is_called_over_http() {
     let much = session.tool("much", &json!({"bytes": 3_000_000}));
     assert_eq!(much["result"]["content"][0]["text"].as_str().unwrap().len(), 3_000_000);
     let read = session
-        .post(JSON, &call(8, "resources/read", &json!({"uri": "offers://text"})))
+        .post(JSON, &request(8, "resources/read", &json!({"uri": "offers://text"})))
         .json();
     assert_eq!(read["result"]["contents"][0]["text"], "a text");
     let prompt = session
         .post(
             JSON,
-            &call(
+            &request(
                 9,
                 "prompts/get",
                 &json!({"name": "greet", "arguments": {"text": "you"}}),
@@ -163,7 +50,7 @@ fn a_tool_of_a_proxy_is_called_over_http() {
 #[test]
 fn what_else_stands_in_the_set_up_stays_as_it_is() {
     let others = json!([{"name": "x", "command": "/x", "args": [], "env": [{"name": "A", "value": "1"}]}, {"type": "sse", "name": "y", "url": "http://y", "headers": []}]);
-    let (_client, _agent, new) = set_up(&offering(), &others);
+    let (_client, _agent, new) = set_up(&offering(), &json!({"http": true}), &others);
     let servers = new["params"]["mcpServers"].as_array().unwrap();
     assert_eq!((&servers[0], &servers[1]), (&others[0], &others[1]));
     assert_eq!((servers.len(), &servers[2]["name"]), (3, &json!("offers")));
@@ -171,10 +58,10 @@ fn what_else_stands_in_the_set_up_stays_as_it_is() {
 
 #[test]
 fn an_answer_comes_as_a_stream_with_what_is_told_on_the_way() {
-    let (_client, _agent, server) = start();
+    let (_client, _agent, server) = start_over_http();
     let session = server.connect();
     let params = json!({"name": "wait", "arguments": {"milliseconds": 40}, "_meta": {"progressToken": "t"}});
-    let mut stream = session.post(BOTH, &call("w", "tools/call", &params));
+    let mut stream = session.post(BOTH, &request("w", "tools/call", &params));
     assert_eq!(stream.header("content-type"), Some("text/event-stream"));
     for step in 0..4 {
         let (_, told) = stream.event().unwrap();
@@ -195,10 +82,10 @@ fn an_answer_comes_as_a_stream_with_what_is_told_on_the_way() {
 
 #[test]
 fn a_stream_that_broke_goes_on_where_it_was() {
-    let (_client, _agent, server) = start();
+    let (_client, _agent, server) = start_over_http();
     let session = server.connect();
     let params = json!({"name": "wait", "arguments": {"milliseconds": 400}, "_meta": {"progressToken": 1}});
-    let mut stream = session.post(BOTH, &call(1, "tools/call", &params));
+    let mut stream = session.post(BOTH, &request(1, "tools/call", &params));
     let (first, _) = stream.event().unwrap();
     drop(stream);
     let mut rest = session.get(&[("Last-Event-ID", &first)]);
@@ -208,8 +95,23 @@ fn a_stream_that_broke_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_stream_that_broke_before_anything_came_goes_on_too() {
+    let (_client, _agent, server) = start_over_http();
+    let session = server.connect_with("2025-11-25");
+    let params = json!({"name": "wait", "arguments": {"milliseconds": 40}});
+    let mut stream = session.post(BOTH, &request(1, "tools/call", &params));
+    let (first, nothing) = stream.event().unwrap();
+    assert_eq!(nothing, Value::Null);
+    drop(stream);
+    let mut rest = session.get(&[("Last-Event-ID", &first)]);
+    assert_eq!(rest.event().unwrap(), (first, Value::Null));
+    let last = std::iter::from_fn(|| rest.event()).last().unwrap().1;
+    assert_eq!(last["result"]["content"][0]["text"], "done");
+}
+
+#[test]
 fn the_server_asks_its_client() {
-    let (_client, _agent, server) = start();
+    let (_client, _agent, server) = start_over_http();
     let session = server.connect();
     let mut news = session.get(&[]);
     assert_eq!(news.status, 200);
@@ -218,7 +120,7 @@ fn the_server_asks_its_client() {
         (json!({"error": {"code": -1, "message": "not now"}}), json!("not now")),
     ] {
         let params = json!({"name": "ask", "arguments": {"method": "roots/list"}});
-        let mut answer = session.post(BOTH, &call(1, "tools/call", &params));
+        let mut answer = session.post(BOTH, &request(1, "tools/call", &params));
         let (_, asked) = news.event().unwrap();
         assert_eq!(asked["method"], "roots/list");
         let mut reply = json!({"jsonrpc": "2.0", "id": asked["id"]});
@@ -233,23 +135,49 @@ fn the_server_asks_its_client() {
 
 #[test]
 fn requests_without_a_session_are_answered_as_the_latest_revision_has_it() {
-    let (_client, _agent, server) = start();
+    let (_client, _agent, server) = start_over_http();
     let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}});
     let found = server
-        .post(&[JSON], &call(1, "server/discover", &json!({"_meta": meta})))
+        .post(&[JSON], &request(1, "server/discover", &json!({"_meta": meta})))
         .json();
     assert_eq!(found["result"]["supportedVersions"][0], "2026-07-28");
     let params = json!({"name": "echo", "arguments": {"text": "a"}, "_meta": meta});
-    let called = server.post(&[JSON], &call(2, "tools/call", &params)).json();
+    let called = server.post(&[JSON], &request(2, "tools/call", &params)).json();
     assert_eq!(called["result"]["resultType"], "complete");
 }
 
 #[test]
+fn requests_without_a_session_hear_of_their_own_progress_only() {
+    let (_client, _agent, server) = start_over_http();
+    let wait = |milliseconds: u64| {
+        let params =
+            json!({"name": "wait", "arguments": {"milliseconds": milliseconds}, "_meta": {"progressToken": "t"}});
+        server.post(&[BOTH], &request(1, "tools/call", &params))
+    };
+    let (mut slow, mut quick) = (wait(400), wait(40));
+    for stream in [&mut quick, &mut slow] {
+        let told: Vec<Value> = std::iter::from_fn(|| stream.event()).map(|(_, told)| told).collect();
+        let progress = told.iter().filter(|told| told["method"] == "notifications/progress");
+        let steps: Vec<_> = progress
+            .map(|told| {
+                (
+                    told["params"]["progressToken"].clone(),
+                    told["params"]["progress"].as_f64(),
+                )
+            })
+            .collect();
+        let expected = [0.0, 1.0, 2.0, 3.0].map(|step| (json!("t"), Some(step)));
+        assert_eq!(steps, expected);
+        assert_eq!(told.last().unwrap()["result"]["content"][0]["text"], "done");
+    }
+}
+
+#[test]
 fn a_request_is_given_up() {
-    let (_client, _agent, server) = start();
+    let (_client, _agent, server) = start_over_http();
     let session = server.connect();
     let params = json!({"name": "wait", "arguments": {"milliseconds": 600_000}});
-    let mut stream = session.post(BOTH, &call("long", "tools/call", &params));
+    let mut stream = session.post(BOTH, &request("long", "tools/call", &params));
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "long"}});
     assert_eq!(session.post(BOTH, &cancel).status, 202);
     assert_eq!(stream.event().unwrap().1["error"]["code"], -32800);
@@ -257,66 +185,8 @@ fn a_request_is_given_up() {
 }
 
 #[test]
-fn nobody_comes_in_without_the_secret() {
-    let (_client, _agent, server) = start();
-    let session = server.connect();
-    let ping = call(1, "ping", &json!({})).to_string();
-    let port = server.url.split(['/', ':']).nth(4).unwrap().to_owned();
-    let (base, secret) = server.url.rsplit_once('/').unwrap();
-    let known = ("Mcp-Session-Id", session.id.as_str());
-    let elsewhere = format!("evil.example:{port}");
-    let page = format!("http://evil.example:{port}");
-    for (what, url, headers, status) in [
-        ("no secret", base.to_owned() + "/", vec![], 401),
-        (
-            "a guess",
-            format!("{base}/{}", "0".repeat(secret.len())),
-            vec![known],
-            401,
-        ),
-        ("another path", format!("{}/x", server.url), vec![], 401),
-        (
-            "a wrong bearer",
-            server.url.clone(),
-            vec![("Authorization", "Bearer 0")],
-            401,
-        ),
-        ("no bearer but the path", server.url.clone(), vec![], 200),
-        (
-            "another name for this address",
-            server.url.clone(),
-            vec![("Host", elsewhere.as_str())],
-            403,
-        ),
-        ("no port", server.url.clone(), vec![("Host", "127.0.0.1")], 403),
-        (
-            "a page of elsewhere",
-            server.url.clone(),
-            vec![("Origin", page.as_str())],
-            403,
-        ),
-        (
-            "a page without origin",
-            server.url.clone(),
-            vec![("Origin", "null")],
-            403,
-        ),
-        (
-            "a guessed session",
-            server.url.clone(),
-            vec![("Mcp-Session-Id", "0")],
-            404,
-        ),
-    ] {
-        let mut headers = headers;
-        headers.push(JSON);
-        assert_eq!(send("POST", &url, &headers, ping.as_bytes()).status, status, "{what}");
-    }
-}
-
-#[test]
 fn other_methods_and_bad_bodies_get_clear_answers() {
-    let (_client, _agent, server) = start();
+    let (_client, _agent, server) = start_over_http();
     for (method, headers) in [
         ("GET", vec![]),
         ("GET", vec![BOTH]),
@@ -341,10 +211,20 @@ fn other_methods_and_bad_bodies_get_clear_answers() {
         assert_eq!(answer.status, 400, "{body}");
         assert_eq!(answer.json()["error"]["code"], code, "{body}");
     }
+    let session = server.connect();
+    let ping = request(1, "ping", &json!({}));
+    for (revision, status) in [("2025-06-18", 200), ("2025-03-26", 200), ("1999-01-01", 400), ("", 400)] {
+        let headers = [
+            JSON,
+            ("Mcp-Session-Id", &session.id),
+            ("MCP-Protocol-Version", revision),
+        ];
+        assert_eq!(server.post(&headers, &ping).status, status, "{revision}");
+    }
     for accept in [None, Some(("Accept", "*/*")), Some(JSON), Some(BOTH)] {
         let headers: Vec<_> = accept.into_iter().collect();
         assert_eq!(
-            server.post(&headers, &call(1, "ping", &json!({}))).status,
+            server.post(&headers, &request(1, "ping", &json!({}))).status,
             200,
             "{accept:?}"
         );
@@ -353,19 +233,16 @@ fn other_methods_and_bad_bodies_get_clear_answers() {
 
 #[test]
 fn a_session_that_is_over_is_over_for_everybody() {
-    let (mut client, mut agent, server) = start();
+    let (mut client, mut agent, server) = start_over_http();
     let session = server.connect();
     assert_eq!(
         server.send("DELETE", &[("Mcp-Session-Id", &session.id)], b"").status,
         200
     );
-    assert_eq!(session.post(JSON, &call(1, "ping", &json!({}))).status, 404);
+    assert_eq!(session.post(JSON, &request(1, "ping", &json!({}))).status, 404);
     let session = server.connect();
     let mut news = session.get(&[]);
-    client.send_json(&request("close", "session/close", &json!({"sessionId": "s1"})));
-    let close = agent.expect();
-    agent.answer(&close, &json!({}));
-    assert_eq!(client.expect()["id"], "close");
+    close(&mut client, &mut agent, "s1");
     assert!(news.event().is_none(), "the stream ends");
     let address = server.url.split('/').nth(2).unwrap();
     let begun = Instant::now();
@@ -377,7 +254,7 @@ fn a_session_that_is_over_is_over_for_everybody() {
 
 #[test]
 fn a_proxy_that_fails_costs_its_calls_and_comes_back() {
-    let (_client, _agent, server) = start();
+    let (_client, _agent, server) = start_over_http();
     let session = server.connect();
     let failed = session.tool("trap", &json!({}));
     assert!(
@@ -390,95 +267,156 @@ fn a_proxy_that_fails_costs_its_calls_and_comes_back() {
     );
 }
 
-/// A server that the agent starts.
-struct Shim {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Shim {
-    fn start(entry: &Value) -> Self {
-        assert_eq!(entry.get("type"), None, "{entry}");
-        let command = entry["command"].as_str().unwrap();
-        assert!(Path::new(command).is_absolute());
-        let arguments = entry["args"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|argument| argument.as_str().unwrap());
-        let variables = entry["env"].as_array().unwrap().iter();
-        let variables =
-            variables.map(|variable| (variable["name"].as_str().unwrap(), variable["value"].as_str().unwrap()));
-        let mut child = Command::new(command)
-            .args(arguments)
-            .env_clear()
-            .envs(variables)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, lines }
-    }
-
-    fn send(&mut self, value: &Value) {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{value}").unwrap();
-    }
-
-    /// The next line; none at the end.
-    fn next(&mut self) -> Option<Value> {
-        let line = self.lines.next()?.unwrap();
-        Some(serde_json::from_str(&line).unwrap())
-    }
-}
-
 #[test]
 fn an_agent_that_only_starts_servers_starts_one_that_comes_back() {
-    let (mut client, mut agent, new) = set_up_with(&offering(), &json!({}), &json!([]));
-    let mut shim = Shim::start(&new["params"]["mcpServers"][0]);
-    agent.answer(&new, &json!({"sessionId": "s1"}));
-    assert_eq!(client.expect()["id"], "new");
-    shim.send(&call(
+    let (mut client, mut agent, entry) = start(&json!({}));
+    let mut shim = Shim::start(&entry);
+    shim.send(&request(
         0,
         "initialize",
         &json!({"protocolVersion": "2025-03-26", "capabilities": {}}),
     ));
-    assert_eq!(shim.next().unwrap()["result"]["protocolVersion"], "2025-03-26");
+    assert_eq!(shim.hear().unwrap()["result"]["protocolVersion"], "2025-03-26");
     shim.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     let params = json!({"name": "wait", "arguments": {"milliseconds": 40}, "_meta": {"progressToken": "t"}});
-    shim.send(&call("w", "tools/call", &params));
-    let told: Vec<Value> = std::iter::from_fn(|| shim.next()).take(6).collect();
+    shim.send(&request("w", "tools/call", &params));
+    let told: Vec<Value> = std::iter::from_fn(|| shim.hear()).take(6).collect();
     assert_eq!(
         (&told[0]["params"]["progress"], &told[5]["id"]),
         (&json!(0.0), &json!("w"))
     );
-    shim.send(&call(
+    shim.send(&request(
         2,
         "tools/call",
         &json!({"name": "ask", "arguments": {"method": "roots/list"}}),
     ));
-    let asked = shim.next().unwrap();
+    let asked = shim.hear().unwrap();
     assert_eq!(asked["method"], "roots/list");
     shim.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}}));
-    assert_eq!(shim.next().unwrap()["result"]["content"][0]["text"], r#"{"roots":[]}"#);
+    assert_eq!(shim.hear().unwrap()["result"]["content"][0]["text"], r#"{"roots":[]}"#);
     shim.send(&json!("no message"));
-    assert_eq!(shim.next().unwrap()["error"]["code"], -32700);
-    shim.send(&call(3, "tools/call", &json!({"name": "session"})));
-    assert_eq!(shim.next().unwrap()["result"]["structuredContent"]["session"], "s1");
-    client.send_json(&request("close", "session/close", &json!({"sessionId": "s1"})));
-    let close = agent.expect();
-    agent.answer(&close, &json!({}));
-    assert!(shim.next().is_none(), "it ends with its session");
+    assert_eq!(shim.hear().unwrap()["error"]["code"], -32700);
+    shim.send(&request(3, "tools/call", &json!({"name": "session"})));
+    assert_eq!(shim.hear().unwrap()["result"]["structuredContent"]["session"], "s1");
+    close(&mut client, &mut agent, "s1");
+    assert!(shim.hear().is_none(), "it ends with its session");
     assert!(shim.child.wait().unwrap().success());
 }
 
 #[test]
-fn a_shim_without_the_secret_is_turned_away() {
-    let (_client, _agent, new) = set_up_with(&offering(), &json!({}), &json!([]));
-    let mut entry = new["params"]["mcpServers"][0].clone();
-    entry["env"][0]["value"] = json!("0".repeat(32));
+fn whoever_has_agreed_on_it_sends_batches() {
+    let (_client, _agent, server) = start_over_http();
+    let session = server.connect_with("2025-03-26");
+    let echo = |id: &str| request(id, "tools/call", &json!({"name": "echo", "arguments": {"text": id}}));
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"});
+    let batch = json!([echo("a"), told, echo("b")]);
+    let answers = session.post(JSON, &batch).json();
+    let mut texts: Vec<_> = answers
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|answer| (&answer["id"], &answer["result"]["content"][0]["text"]))
+        .collect();
+    texts.sort_by_key(|(id, _)| id.as_str());
+    assert_eq!(texts, [(&json!("a"), &json!("a")), (&json!("b"), &json!("b"))]);
+    let mut stream = session.post(BOTH, &batch);
+    let mut ids: Vec<_> = std::iter::from_fn(|| stream.event())
+        .map(|(_, answer)| answer["id"].clone())
+        .collect();
+    ids.sort_by_key(|id| id.as_str().map(str::to_owned));
+    assert_eq!(ids, ["a", "b"]);
+    assert_eq!(session.post(JSON, &json!([told, told])).status, 202);
+    let later = server.connect();
+    let refused = later.post(JSON, &batch);
+    assert_eq!(refused.status, 400);
+    let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("2025-03-26"), "{message}");
+}
+
+#[test]
+fn a_shim_has_batches_too_and_answers_what_was_asked_before_its_input_ended() {
+    let (_client, _agent, entry) = start(&json!({}));
     let mut shim = Shim::start(&entry);
-    assert!(shim.next().is_none());
-    entry["env"] = json!([]);
-    assert!(!Shim::start(&entry).child.wait().unwrap().success());
+    let hello = json!({"protocolVersion": "2025-03-26", "capabilities": {}});
+    shim.send(&request(0, "initialize", &hello));
+    assert_eq!(shim.hear().unwrap()["id"], 0);
+    let ping = |id: u64| request(id, "ping", &json!({}));
+    shim.send(&json!([ping(1), ping(2)]));
+    assert_eq!(shim.hear().unwrap().as_array().unwrap().len(), 2);
+    for id in 3..6 {
+        shim.send(&ping(id));
+    }
+    shim.close_input();
+    let mut ids: Vec<_> = std::iter::from_fn(|| shim.hear())
+        .map(|answer| answer["id"].as_u64())
+        .collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [Some(3), Some(4), Some(5)]);
+    assert!(shim.child.wait().unwrap().success());
+}
+
+/// A server of the client, which answers itself.
+fn own_server() -> Value {
+    json!([{"type": "acp", "name": "own", "serverId": "own-1", "id": "own-1"}])
+}
+
+#[test]
+fn a_request_without_a_session_is_given_up_with_its_connection() {
+    let (mut client, _agent, new) = set_up(&offering(), &json!({"http": true}), &own_server());
+    let server = Server::of(&new["params"]["mcpServers"][0]);
+    let asking = thread::spawn(move || server.post(&[BOTH], &request(1, "tools/list", &json!({}))));
+    let connect = client.expect();
+    assert_eq!(connect["method"], "mcp/connect");
+    client.send_json(&json!({"jsonrpc": "2.0", "id": connect["id"], "result": {"connectionId": "c1"}}));
+    let listed = client.expect();
+    assert_eq!(listed["params"]["method"], "tools/list");
+    drop(asking.join().unwrap());
+    let cancel = client.expect();
+    assert_eq!(
+        (&cancel["method"], &cancel["params"]["requestId"]),
+        (&json!("$/cancel_request"), &listed["id"])
+    );
+}
+
+#[test]
+fn the_draft_of_version_2_says_elsewhere_what_it_reaches() {
+    for (reached, kind) in [
+        (json!({"stdio": {}, "http": {}, "acp": {}}), "acp"),
+        (json!({"stdio": {}, "http": {}}), "http"),
+        (json!({"stdio": {}}), "stdio"),
+        (json!({}), "acp"),
+    ] {
+        let (mut client, listener) = none().fresh();
+        client.send_json(&request("init", "initialize", &json!({"protocolVersion": 2})));
+        let mut agent = listener.accept();
+        let initialize = agent.expect();
+        let result = json!({"protocolVersion": 2, "capabilities": {"session": {"mcp": reached}}});
+        agent.answer(&initialize, &result);
+        assert_eq!(client.expect()["result"], result);
+        let new = new_session(&mut client, &mut agent, &own_server());
+        assert_eq!(new["params"]["mcpServers"][0]["type"], kind, "{reached}");
+    }
+}
+
+#[test]
+fn nothing_is_left_behind_when_the_agent_or_the_client_is_gone() {
+    for agent_goes in [true, false] {
+        let (mut client, mut agent, entry) = start(&json!({}));
+        let socket = entry["args"].as_array().unwrap().last().unwrap();
+        let folder = Path::new(socket.as_str().unwrap()).parent().unwrap().to_owned();
+        let mut shim = Shim::start(&entry);
+        shim.send(&request(0, "ping", &json!({})));
+        assert_eq!(shim.hear().unwrap()["id"], 0);
+        match agent_goes {
+            true => agent.exit(0),
+            false => drop(client.end()),
+        }
+        assert_eq!(shim.hear(), None);
+        assert!(shim.child.wait().unwrap().success());
+        let begun = Instant::now();
+        while folder.exists() {
+            assert!(begun.elapsed() < PATIENCE, "{} is still there", folder.display());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
 }

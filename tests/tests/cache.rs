@@ -68,6 +68,9 @@ fn altered_and_planted_code_is_compiled_anew() {
     fs::copy(other, &own).expect("it can be copied");
     assert_works(&prompt(cache.path(), "arrow"), true);
 
+    fs::write(&own, "").expect("it can be written");
+    assert_works(&prompt(cache.path(), "arrow"), true);
+
     // With another key the cache knows nothing.
     fs::write(cache.path().join("consort/key"), [7; 32]).expect("it can be written");
     assert_works(&prompt(cache.path(), "arrow"), true);
@@ -82,4 +85,11 @@ fn a_cache_that_cannot_be_trusted_is_not_used() {
     let outcome = prompt(cache.path(), "arrow");
     assert_works(&outcome, true);
     assert!(outcome.error.contains("not private"), "{outcome:?}");
+
+    // The code is mapped, so what others may write is not taken even if it is whole.
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("they can be set");
+    let own = artefacts(cache.path()).remove(0);
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o620)).expect("they can be set");
+    assert_works(&prompt(cache.path(), "arrow"), true);
+    assert_works(&prompt(cache.path(), "arrow"), false);
 }

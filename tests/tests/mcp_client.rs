@@ -1,36 +1,13 @@
 //! The bridge as MCP's own client library uses it, which agents are built with: over HTTP and by starting a server, and in the
 //! revisions that it speaks.
 
-use consort_tests::chains::Chain;
-use consort_tests::session::request;
-use consort_tests::{Agent, Client};
+use consort_tests::mcp::start;
+use rmcp::ServiceExt;
 use rmcp::model::{CallToolRequestParams, ErrorCode, object};
 use rmcp::service::{RoleClient, RunningService, ServiceError};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
-use rmcp::{ServiceExt, serde_json};
 use serde_json::{Value, json};
-
-/// A session in front of an agent that reaches servers so, and the entry that the agent got.
-fn start(reached: &Value) -> (Client, Agent, Value) {
-    let chain = Chain::new("a proxy that offers tools", &[("offers", json!({}))]);
-    let (mut client, listener) = chain.fresh();
-    client.send_json(&request("init", "initialize", &json!({"protocolVersion": 1})));
-    let mut agent = listener.accept();
-    let initialize = agent.expect();
-    let capabilities = json!({"mcpCapabilities": reached});
-    agent.answer(
-        &initialize,
-        &json!({"protocolVersion": 1, "agentCapabilities": capabilities}),
-    );
-    client.expect();
-    client.send_json(&request("new", "session/new", &json!({"cwd": "/", "mcpServers": []})));
-    let new = agent.expect();
-    agent.answer(&new, &json!({"sessionId": "s1"}));
-    client.expect();
-    let entry = new["params"]["mcpServers"][0].clone();
-    (client, agent, entry)
-}
 
 async fn uses_it(client: RunningService<RoleClient, ()>) {
     let info = client.peer_info().expect("the server has introduced itself");

@@ -33,6 +33,28 @@ pub struct Caller {
     pub(super) session: Option<String>,
     pub(super) way: Way,
     pub(super) progress: Option<Value>,
+    /// The least that a line for the log has to matter; none if no lines are wanted.
+    pub(super) least: Option<Severity>,
+}
+
+/// How much a line has to matter: a place among the levels of MCP.
+pub(super) type Severity = usize;
+
+/// The levels of MCP, the least first.
+const LEVELS: [&str; 8] = [
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+];
+
+/// The severity of a level, if there is one of this name.
+pub(super) fn severity(level: &str) -> Option<Severity> {
+    LEVELS.iter().position(|one| *one == level)
 }
 
 /// How much a line for the agent's log matters.
@@ -47,7 +69,8 @@ pub enum Level {
 }
 
 impl Caller {
-    /// The ACP session that it asks in; none if the host cannot tell, such as before the session's set-up is answered.
+    /// The ACP session that it asks in; none if the host cannot tell: before the session's set-up is answered, and with an agent that reaches
+    /// servers over ACP itself if the server is there in several sessions and not one of [`each_session`](super::Server::each_session).
     pub fn session(&self) -> Option<&str> {
         self.session.as_deref()
     }
@@ -65,16 +88,15 @@ impl Caller {
         self.tell("notifications/progress", &params);
     }
 
-    /// A line for the agent's log.
+    /// A line for the agent's log. Nothing happens if it does not want such lines.
     pub fn log(&self, level: Level, text: &str) {
-        let level = match level {
-            Level::Debug => "debug",
-            Level::Info => "info",
-            Level::Notice => "notice",
-            Level::Warning => "warning",
-            Level::Error => "error",
-        };
-        self.tell("notifications/message", &json!({"level": level, "data": text}));
+        let severity = level as Severity;
+        if self.least.is_some_and(|least| severity >= least) {
+            self.tell(
+                "notifications/message",
+                &json!({"level": LEVELS[severity], "data": text}),
+            );
+        }
     }
 
     fn tell(&self, method: &str, params: &Value) {

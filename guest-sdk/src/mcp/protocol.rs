@@ -20,6 +20,9 @@ const UNSUPPORTED_VERSION: i64 = -32022;
 /// The member of a request's `_meta` that names its revision.
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 
+/// The member of a request's `_meta` that says which lines for the log it wants, where there are no connections.
+const LOG_KEY: &str = "io.modelcontextprotocol/logLevel";
+
 /// The member of a result's `_meta` that names the server.
 const SERVER_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
@@ -64,6 +67,11 @@ pub(super) async fn answer(server: &Server, method: &str, params: &Json, caller:
     Ok(result)
 }
 
+/// The level of lines for the log that a request names, if it does.
+pub(super) fn log_level(params: &Json) -> Option<String> {
+    params.string(&format!("/_meta/{}", escape(LOG_KEY)))
+}
+
 /// The revision that a request names, if it does.
 fn revision(params: &Json) -> Option<String> {
     params.string(&format!("/_meta/{}", escape(VERSION_KEY)))
@@ -93,7 +101,7 @@ impl Server {
     }
 
     fn capabilities(&self) -> Value {
-        let mut capabilities = json!({});
+        let mut capabilities = json!({"logging": {}});
         if !self.tools.is_empty() {
             capabilities["tools"] = json!({"listChanged": true});
         }

@@ -127,6 +127,11 @@ impl Message {
         Self::of("assistant", text.into())
     }
 
+    /// A block of any kind that MCP knows, such as an image or a resource, that the user shows.
+    pub fn user_block(content: Value) -> Self {
+        Self { role: "user", content }
+    }
+
     fn of(role: &'static str, text: String) -> Self {
         Self {
             role,

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::caller::{self, Caller, Way};
+use super::caller::{self, Caller, Severity, Way};
 use super::{Server, protocol};
 use crate::error::RpcError;
 use crate::json::Json;
@@ -35,8 +35,15 @@ const SESSION: &str = "/_meta/consort~1sessionId";
 /// The servers of a proxy.
 pub(crate) struct Serving {
     servers: Vec<Rc<Server>>,
-    connections: RefCell<VecDeque<String>>,
+    connections: RefCell<VecDeque<Connection>>,
     numbers: Cell<u64>,
+}
+
+/// A connection that an agent has made.
+struct Connection {
+    id: String,
+    /// The least that lines for its log have to matter.
+    least: Severity,
 }
 
 /// As much of an entry of `mcpServers` as has to be known.
@@ -149,7 +156,10 @@ impl Serving {
                 if connections.len() >= MAX_CONNECTIONS {
                     connections.pop_front();
                 }
-                connections.push_back(connection.clone());
+                connections.push_back(Connection {
+                    id: connection.clone(),
+                    least: 0,
+                });
                 drop(connections);
                 request.reply(Json::encode(&json!({"connectionId": connection}))?)
             }
@@ -166,9 +176,18 @@ impl Serving {
                 };
                 let connection = params.string("/connectionId");
                 let stateless = connection.is_none();
+                if let (Some(connection), "logging/setLevel") = (&connection, method.as_str()) {
+                    self.set_level(connection, &inner)?;
+                    drop(inner);
+                    return request.reply(Json::encode(&json!({}))?);
+                }
+                let least = match &connection {
+                    Some(connection) => Some(self.least(connection)),
+                    None => protocol::log_level(&inner).and_then(|level| caller::severity(&level)),
+                };
                 let text = |pointer| params.string(pointer).unwrap_or_default();
                 let caller = Caller {
-                    session: params.string(SESSION),
+                    session: params.string(SESSION).or_else(|| params.string("/sessionId")),
                     way: match connection {
                         Some(connection) => Way::Connection(connection),
                         None => Way::Request {
@@ -177,6 +196,7 @@ impl Serving {
                         },
                     },
                     progress: inner.decode_at("/_meta/progressToken").ok(),
+                    least,
                 };
                 let outcome = protocol::answer(server, &method, &inner, caller).await;
                 drop(inner);
@@ -194,15 +214,36 @@ impl Serving {
         let connection = params.string("/connectionId");
         self.connections
             .borrow_mut()
-            .retain(|one| Some(one) != connection.as_ref());
+            .retain(|one| Some(&one.id) != connection.as_ref());
+    }
+
+    /// The agent says which lines it wants for its log from now on.
+    fn set_level(&self, connection: &str, params: &Json) -> Result<(), RpcError> {
+        let level = params.string("/level").unwrap_or_default();
+        let Some(least) = caller::severity(&level) else {
+            return Err(RpcError::invalid_params(format!("MCP has no level `{level}`")));
+        };
+        let mut connections = self.connections.borrow_mut();
+        if let Some(connection) = connections.iter_mut().find(|one| one.id == connection) {
+            connection.least = least;
+        }
+        Ok(())
+    }
+
+    /// What lines for the log have to matter there. Whoever has never said so gets all.
+    fn least(&self, connection: &str) -> Severity {
+        let connections = self.connections.borrow();
+        let known = connections.iter().find(|one| one.id == connection);
+        known.map_or(0, |connection| connection.least)
     }
 
     /// Tells everybody who is connected to a server of a change.
     pub(super) fn changed(&self, place: usize, method: &str) {
         let Some(server) = self.servers.get(place) else { return };
         let prefix = format!("{}#", server_id(server));
-        for connection in self.connections.borrow().iter().filter(|id| id.starts_with(&prefix)) {
-            if let Err(error) = caller::tell(&Way::Connection(connection.clone()), method, &json!({})) {
+        let connections = self.connections.borrow();
+        for connection in connections.iter().filter(|one| one.id.starts_with(&prefix)) {
+            if let Err(error) = caller::tell(&Way::Connection(connection.id.clone()), method, &json!({})) {
                 crate::debug!("{method} was not sent: {error}");
             }
         }

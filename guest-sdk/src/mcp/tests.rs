@@ -50,6 +50,11 @@ impl Proxy for Offers {
                 json!({"annotations": {"readOnlyHint": true}}),
                 async |_: Nothing, _: Caller| Ok(Structured(json!({"count": 3}))),
             )
+            .tool("log", "Logs", async |_: Nothing, caller: Caller| {
+                caller.log(Level::Info, "something");
+                caller.log(Level::Error, "something bad");
+                Ok("logged")
+            })
             .tool("ask", "Asks the agent", async |_: Nothing, caller: Caller| {
                 let roots = caller.request("roots/list", json!({})).await?;
                 Ok(roots.text())
@@ -172,7 +177,7 @@ fn it_is_introduced_in_the_revision_that_is_asked_for() {
             answer.result(),
             json!({
                 "protocolVersion": spoken,
-                "capabilities": {"tools": {"listChanged": true}, "resources": {}, "prompts": {}},
+                "capabilities": {"logging": {}, "tools": {"listChanged": true}, "resources": {}, "prompts": {}},
                 "serverInfo": {"name": "loud", "version": "1.2", "title": "Loud things"},
                 "instructions": "Shout little.",
             })
@@ -187,7 +192,7 @@ fn tools_are_listed_with_the_schema_of_their_arguments_and_called() {
     let listed = ask(&mut host, "tools/list", json!({}));
     let listed = listed.result();
     let tools = listed["tools"].as_array().unwrap();
-    assert_eq!(tools.len(), 4);
+    assert_eq!(tools.len(), 5);
     assert_eq!(tools[0]["description"], "Shouts");
     let schema = &tools[0]["inputSchema"];
     assert_eq!(
@@ -351,6 +356,35 @@ fn whoever_waits_hears_how_far_it_is_and_can_be_asked() {
 }
 
 #[test]
+fn lines_for_the_log_come_to_whoever_wants_them() {
+    let mut host = start();
+    let connection = connect(&mut host);
+    let message = |method: &str, params: Value| json!({"connectionId": connection, "method": method, "params": params});
+    let logging = || message("tools/call", json!({"name": "log"}));
+    for (level, lines) in [("debug", 2), ("error", 1), ("emergency", 0)] {
+        host.request(
+            Agent,
+            "mcp/message",
+            message("logging/setLevel", json!({"level": level})),
+        );
+        assert_eq!(host.next().result(), json!({}));
+        host.request(Agent, "mcp/message", logging());
+        assert_eq!(host.sent().len(), lines + 1, "{level}");
+    }
+    host.request(Agent, "mcp/message", message("logging/setLevel", json!({"level": "x"})));
+    assert_eq!(host.next().error()["code"], RpcError::INVALID_PARAMS);
+    for (meta, lines) in [
+        (json!({}), 0),
+        (json!({"io.modelcontextprotocol/logLevel": "warning"}), 1),
+    ] {
+        let params = json!({"name": "log", "_meta": meta});
+        let message = json!({"serverId": "consort:loud", "requestId": "r1", "method": "tools/call", "params": params});
+        host.request(Agent, "mcp/message", message);
+        assert_eq!(host.sent().len(), lines + 1);
+    }
+}
+
+#[test]
 fn whoever_is_connected_hears_that_the_tools_are_others_now() {
     let mut host = start();
     let connection = connect(&mut host);
@@ -363,7 +397,7 @@ fn whoever_is_connected_hears_that_the_tools_are_others_now() {
         assert_eq!(told, changes.then_some(news));
     }
     let listed = ask(&mut host, "tools/list", json!({}));
-    assert_eq!(listed.result()["tools"].as_array().unwrap().len(), 3);
+    assert_eq!(listed.result()["tools"].as_array().unwrap().len(), 4);
     assert_eq!(
         ask(&mut host, "tools/call", json!({"name": "ask"})).error()["code"],
         RpcError::INVALID_PARAMS

@@ -39,7 +39,8 @@ struct State {
 /// Somebody who reads a stream.
 pub(super) struct Cursor {
     reader: u64,
-    next: u64,
+    /// The number of the event that comes next.
+    pub(super) next: u64,
 }
 
 impl EventLog {
@@ -76,17 +77,20 @@ impl EventLog {
         self.more.notify_waiters();
     }
 
+    /// Bytes of the events that are kept.
+    pub(super) fn bytes(&self) -> usize {
+        lock(&self.state).bytes
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         lock(&self.state).ended
     }
 
-    /// Begins to read, behind this event or at the first that nobody has read. Who has read before gets nothing more.
-    pub(super) fn read(&self, behind: Option<u64>) -> Cursor {
+    /// Begins to read, at this event or at the first that nobody has read. Who has read before gets nothing more.
+    pub(super) fn read(&self, from: Option<u64>) -> Cursor {
         let state = lock(&self.state);
         let last = state.first + state.events.len() as u64;
-        let next = behind
-            .map_or(state.read, |behind| behind.saturating_add(1))
-            .clamp(state.first, last);
+        let next = from.unwrap_or(state.read).clamp(state.first, last);
         drop(state);
         let reader = self.reader.fetch_add(1, Ordering::Relaxed) + 1;
         self.more.notify_waiters();
@@ -98,7 +102,7 @@ impl EventLog {
         self.reader.load(Ordering::Relaxed) != cursor.reader
     }
 
-    /// The next event and its number; none at the end.
+    /// The next event and the number of what comes behind it; none at the end.
     pub(super) async fn next(&self, cursor: &mut Cursor) -> Option<(u64, Bytes)> {
         loop {
             let more = self.more.notified();
@@ -112,10 +116,9 @@ impl EventLog {
                     .checked_sub(state.first)
                     .and_then(|at| usize::try_from(at).ok());
                 if let Some(event) = at.and_then(|at| state.events.get(at).cloned()) {
-                    let number = cursor.next;
                     cursor.next += 1;
                     state.read = state.read.max(cursor.next);
-                    return Some((number, event));
+                    return Some((cursor.next, event));
                 }
                 if state.ended {
                     return None;
@@ -139,8 +142,8 @@ impl State {
 mod tests {
     use super::*;
 
-    async fn all(log: &EventLog, behind: Option<u64>) -> Vec<(u64, Bytes)> {
-        let mut cursor = log.read(behind);
+    async fn all(log: &EventLog, from: Option<u64>) -> Vec<(u64, Bytes)> {
+        let mut cursor = log.read(from);
         let mut all = Vec::new();
         while let Some(event) = log.next(&mut cursor).await {
             all.push(event);
@@ -148,8 +151,8 @@ mod tests {
         all
     }
 
-    fn event(number: u64, message: &'static str) -> (u64, Bytes) {
-        (number, Bytes::from_static(message.as_bytes()))
+    fn event(behind: u64, message: &'static str) -> (u64, Bytes) {
+        (behind, Bytes::from_static(message.as_bytes()))
     }
 
     #[tokio::test]
@@ -159,9 +162,9 @@ mod tests {
             log.push(message);
         }
         let mut cursor = log.read(None);
-        assert_eq!(log.next(&mut cursor).await, Some(event(0, "a")));
+        assert_eq!(log.next(&mut cursor).await, Some(event(1, "a")));
         log.end();
-        assert_eq!(all(&log, Some(0)).await, [event(1, "b b"), event(2, "c")]);
+        assert_eq!(all(&log, Some(1)).await, [event(2, "b b"), event(3, "c")]);
         assert!(log.next(&mut cursor).await.is_none(), "somebody else reads now");
         assert!(all(&log, None).await.is_empty(), "all was read");
         assert!(all(&log, Some(u64::MAX)).await.is_empty());

@@ -82,16 +82,19 @@ impl Served {
     }
 
     pub(super) fn remove(&self, client: &Arc<Client>) {
-        lock(&self.state).clients.retain(|(_, one)| !Arc::ptr_eq(one, client));
+        let mut state = lock(&self.state);
+        state.clients.retain(|(_, one)| !Arc::ptr_eq(one, client));
+        state.plain.take_if(|one| Arc::ptr_eq(one, client));
     }
 
     pub(super) fn plain(&self) -> Option<Arc<Client>> {
         lock(&self.state).plain.clone()
     }
 
-    /// Keeps the client of requests without a connection; the first one stays.
-    pub(super) fn set_plain(&self, client: Arc<Client>) -> Arc<Client> {
-        lock(&self.state).plain.get_or_insert(client).clone()
+    /// Keeps the client of requests without a connection; the first one stays. None if the server is over.
+    pub(super) fn set_plain(&self, client: Arc<Client>) -> Option<Arc<Client>> {
+        let mut state = lock(&self.state);
+        (!state.over).then(|| state.plain.get_or_insert(client).clone())
     }
 
     /// Ends all its clients.
@@ -117,14 +120,7 @@ impl Served {
 /// If the system gives no random numbers.
 pub(super) fn secret() -> std::io::Result<String> {
     let mut bytes = [0; 16];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
-            Ok(count) => filled += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    crate::random::fill(&mut bytes)?;
     Ok(bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");

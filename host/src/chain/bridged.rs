@@ -21,16 +21,48 @@ const MAX_SERVERS: usize = 4 * 1024 * 1024;
 /// Where the answer to `initialize` says what MCP servers the agent can reach.
 const CAPABILITIES: &str = "/agentCapabilities/mcpCapabilities";
 
+/// The same in the draft of version 2.
+const DRAFT_CAPABILITIES: &str = "/capabilities/session/mcp";
+
 /// The bridge, and what it is needed for.
 #[derive(Default)]
 pub(super) struct Bridged {
     bridge: Option<Bridge>,
-    /// The agent reaches servers over ACP itself.
-    agent_speaks_acp: bool,
-    /// The agent has said that it reaches servers over HTTP.
-    agent_speaks_http: bool,
+    reached: Reached,
     /// Sessions that are being closed, by the calls that do so.
     closing: HashMap<CallId, String>,
+}
+
+/// The MCP servers that the agent reaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Reached {
+    /// Those over ACP, or nobody can tell: they pass as they are.
+    #[default]
+    AsTheyAre,
+    /// Those over HTTP.
+    Http,
+    /// Those that it starts.
+    Started,
+}
+
+impl Reached {
+    /// What the answer to `initialize` says.
+    fn by(result: &Text, is_draft: bool) -> Self {
+        let says = |name: &str| {
+            let (place, is_yes): (_, fn(&Text) -> bool) = match is_draft {
+                true => (DRAFT_CAPABILITIES, scan::is_object),
+                false => (CAPABILITIES, |value| value.decode() == Some(true)),
+            };
+            scan::find(result, &format!("{place}/{name}")).is_some_and(|range| is_yes(&result.slice(range)))
+        };
+        match (says("acp"), says("http")) {
+            (true, _) => Self::AsTheyAre,
+            (_, true) => Self::Http,
+            // Every agent of version 1 starts servers; later ones say so.
+            _ if is_draft && !says("stdio") => Self::AsTheyAre,
+            _ => Self::Started,
+        }
+    }
 }
 
 impl Router {
@@ -43,6 +75,11 @@ impl Router {
         self
     }
 
+    /// Whether the agent speaks a version of ACP that is a draft.
+    fn is_draft(&self) -> bool {
+        self.answered_version.is_some_and(|version| version > 1)
+    }
+
     fn bridge(&mut self) -> Option<&mut Bridge> {
         self.bridged.bridge.as_mut()
     }
@@ -50,12 +87,10 @@ impl Router {
     /// The agent has answered `initialize`: proxies, and the client in front of them, hear that MCP over ACP works.
     pub(super) fn learn_capabilities(&mut self, outcome: Outcome) -> Outcome {
         let result = outcome?;
-        let says = |name: &str| {
-            let range = scan::find(&result, &format!("{CAPABILITIES}/{name}"));
-            range.is_some_and(|range| result.slice(range).decode() == Some(true))
-        };
-        (self.bridged.agent_speaks_acp, self.bridged.agent_speaks_http) = (says("acp"), says("http"));
-        if self.bridged.bridge.is_none() || self.proxies.is_empty() || self.bridged.agent_speaks_acp {
+        self.bridged.reached = Reached::by(&result, self.is_draft());
+        // What a draft says elsewhere may change, so its answers pass untouched.
+        let is_told = self.bridged.reached != Reached::AsTheyAre && !self.is_draft() && !self.proxies.is_empty();
+        if self.bridged.bridge.is_none() || !is_told {
             return Ok(result);
         }
         let mut edits = Vec::new();
@@ -74,31 +109,47 @@ impl Router {
     /// A session's set-up leaves for the agent: servers over ACP become others, and what else stands there stays as it is.
     pub(super) fn bridge_servers(&mut self, call: CallId, method: &str, params: Option<Text>) -> Option<Text> {
         let params = params?;
-        if !is_setup(method) || self.bridged.agent_speaks_acp || self.bridged.bridge.is_none() {
-            return Some(params);
-        }
         let servers = scan::find(&params, "/mcpServers").map(|range| params.slice(range));
         let Some(servers) = servers.filter(|servers| servers.len() <= MAX_SERVERS) else {
             return Some(params);
         };
         let entries: Vec<Box<RawValue>> = servers.decode().unwrap_or_default();
+        let named: Vec<(usize, AcpServer)> = entries
+            .iter()
+            .enumerate()
+            .filter_map(|(at, entry)| Some((at, acp_server(entry)?)))
+            .collect();
+        // Without an agent nobody would use them.
+        if named.is_empty() || self.ends[Edge::Agent.index()].gone.is_some() {
+            return Some(params);
+        }
         let session = match method {
             // The session that is forked has servers of its own.
             "session/fork" => None,
             _ => scan::string_member(&params, "sessionId").map(|session| session.into_owned()),
         };
+        let transport = match self.bridged.reached {
+            Reached::Http if self.bridged.bridge.is_some() => Transport::Http,
+            Reached::Started if self.bridged.bridge.is_some() => Transport::Stdio,
+            _ => {
+                let ids = named.into_iter().map(|(_, server)| server.id).collect();
+                self.mcp_sessions.set_up(call, ids, session.as_deref());
+                return Some(params);
+            }
+        };
+        let is_draft = self.is_draft();
         let mut edits = Vec::new();
-        for (at, entry) in entries.iter().enumerate() {
-            let Some(server) = acp_server(entry) else { continue };
-            let transport = match self.bridged.agent_speaks_http {
-                true => Transport::Http,
-                false => Transport::Stdio,
-            };
+        for (at, server) in named {
             let Some(bridge) = self.bridge() else { continue };
             let served = bridge.serve(&server, transport, call, session.as_deref());
             let place = format!("/mcpServers/{at}");
             match served {
-                Ok(entry) => edits.push(Edit::Replace(place, Text::of(&entry))),
+                Ok(mut entry) => {
+                    if is_draft && transport == Transport::Stdio {
+                        entry["type"] = "stdio".into();
+                    }
+                    edits.push(Edit::Replace(place, Text::of(&entry)));
+                }
                 Err(reason) => {
                     let name = crate::log::named(&server.name);
                     tracing::error!("the agent does without the MCP server `{name}`: {reason}");
@@ -113,10 +164,8 @@ impl Router {
 
     /// The agent has answered a request that has to do with a session's servers.
     pub(super) fn bridge_answered(&mut self, call: CallId, method: &str, outcome: &Outcome) {
-        if self.bridged.bridge.is_none() {
-            return;
-        }
         if is_setup(method) {
+            self.mcp_sessions.set_up_answered(call, outcome);
             let named = outcome
                 .as_ref()
                 .ok()
@@ -131,16 +180,17 @@ impl Router {
             }
         } else if let Some(session) = self.bridged.closing.remove(&call)
             && outcome.is_ok()
-            && let Some(bridge) = self.bridge()
         {
-            bridge.session_ended(&session);
+            self.mcp_sessions.session_ended(&session);
+            if let Some(bridge) = self.bridge() {
+                bridge.session_ended(&session);
+            }
         }
     }
 
     /// A request leaves for the agent.
     pub(super) fn bridge_sees(&mut self, call: CallId, method: &str, params: Option<&Text>) {
-        if self.bridged.bridge.is_some()
-            && matches!(method, "session/close" | "session/delete")
+        if matches!(method, "session/close" | "session/delete")
             && let Some(session) = params.and_then(|params| scan::string_member(params, "sessionId"))
         {
             let session = session.into_owned();

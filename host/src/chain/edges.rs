@@ -4,7 +4,7 @@ use super::conductor::{Role, proxy_method};
 use super::parcel::{Body, CallId, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::router::{BIRTH_WAIT, Effect, Phase, Router, is_birth, is_carrier};
 use super::status;
-use crate::grants::is_setup;
+use crate::grants::{is_mcp, is_setup};
 use crate::message::Outcome;
 use crate::wire::envelope::{Id, Incoming, Malformed, error_text};
 use crate::wire::scan;
@@ -186,6 +186,10 @@ impl Router {
         let end = &mut self.ends[edge.index()];
         end.ids.insert(id, call);
         end.open += 1;
+        let params = match edge {
+            Edge::Agent if is_mcp(&method) => self.told_session(Some(call), &method, params),
+            _ => params,
+        };
         let body = Body::Request { call, method, params };
         self.travel(Parcel::new(direction, lane, body, Position::Edge(edge)));
     }
@@ -203,6 +207,10 @@ impl Router {
             return;
         }
         let lane = self.carried_lane(&method, params.as_ref());
+        let params = match edge {
+            Edge::Agent if is_mcp(&method) => self.told_session(None, &method, params),
+            _ => params,
+        };
         let body = Body::Notification { method, params };
         let parcel = Parcel::new(edge.inward(), lane, body, Position::Edge(edge));
         if edge == Edge::Agent
@@ -394,6 +402,9 @@ impl Router {
                 end.open = end.open.saturating_sub(1);
                 if end.ids.get(&id) == Some(&call) {
                     end.ids.remove(&id);
+                }
+                if edge == Edge::Agent && &*record.method == "mcp/connect" {
+                    self.mcp_sessions.connected(call, &outcome);
                 }
                 if edge == Edge::Client && &*record.method == "initialize" {
                     return self.initialized(&id, outcome);

@@ -334,6 +334,7 @@ impl Router {
             self.cancel(call);
         }
         self.bridge_is_left();
+        self.mcp_sessions.agent_ended();
         let end = &mut self.ends[Edge::Agent.index()];
         end.ids.clear();
         end.open = 0;

@@ -3,6 +3,7 @@
 use super::bridged::Bridged;
 use super::conductor::{Dialect, Role};
 use super::lanes::{Kept, Lanes};
+use super::mcp_sessions::McpSessions;
 use super::parcel::{Body, Call, CallId, Direction, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::proxy::{Hold, ProxyState, Status};
 use super::routes::Routes;
@@ -185,6 +186,7 @@ pub struct Router {
     /// Messages that proxies have kept for too long.
     pub(super) holds_ended: u64,
     pub(super) bridged: Bridged,
+    pub(super) mcp_sessions: McpSessions,
     /// Whose the MCP connections are that answers told of.
     connections: HashMap<String, Position>,
     pub(super) tap: OptionalTap,
@@ -239,6 +241,7 @@ impl Router {
             releases: VecDeque::new(),
             holds_ended: 0,
             bridged: Bridged::default(),
+            mcp_sessions: McpSessions::default(),
             connections: HashMap::default(),
             tap,
             choked: false,
@@ -456,12 +459,14 @@ impl Router {
     }
 
     /// MCP servers that the client brings are not a proxy's, whatever it has called its own.
-    pub(super) fn disown_servers(&self, params: Option<&Text>) {
-        for name in params.map(ids_of).unwrap_or_default() {
+    pub(super) fn disown_servers(&mut self, params: Option<&Text>) {
+        let names = params.map(ids_of).unwrap_or_default();
+        for name in &names {
             for servers in self.proxies.iter().filter_map(|proxy| proxy.servers.as_ref()) {
-                servers.remove(&name);
+                servers.remove(name);
             }
         }
+        self.mcp_sessions.brought_by_client(names);
     }
 
     /// Makes an answer, once.

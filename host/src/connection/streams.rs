@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Instant;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 /// A line that is no message.
 pub(super) struct Refused {
@@ -126,13 +126,5 @@ pub(super) async fn unless<T>(given_up: oneshot::Receiver<()>, done: impl Future
 pub(super) async fn notified(notify: Option<&tokio::sync::Notify>) {
     if let Some(notify) = notify {
         notify.notified().await;
-    }
-}
-
-/// The next message from somewhere; waits for ever if there is no such place.
-pub(super) async fn said<T>(from: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
-    match from {
-        Some(from) => from.recv().await,
-        None => std::future::pending().await,
     }
 }

@@ -1,9 +1,10 @@
-//! Compiled components on disk. Compiled code is run unchecked, so an artefact counts only with a keyed hash over its
-//! bytes, the source bytes and the engine, made with a key that only this user can read.
+//! Compiled components on disk. Compiled code is run unchecked, so an artefact counts only if its file is private to this user and ends in a
+//! keyed hash over its bytes, the source bytes and the engine, made with a key that only this user can read.
 
 use anyhow::Context as _;
 use std::hash::{Hash, Hasher};
-use std::io::Write as _;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use wasmtime::Engine;
 use wasmtime::component::Component;
@@ -44,31 +45,47 @@ impl Cache {
             .join(format!("{}-{:016x}.compiled", blake3::hash(source), self.engine))
     }
 
-    fn seal(&self, source: &[u8], artefact: &[u8]) -> blake3::Hash {
-        blake3::Hasher::new_keyed(&self.key)
+    /// The keyed hash over compiled code, which is read to its end.
+    fn seal(&self, source: &[u8], artefact: impl Read) -> std::io::Result<blake3::Hash> {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher
             .update(&self.engine.to_le_bytes())
             .update(blake3::hash(source).as_bytes())
-            .update(artefact)
-            .finalize()
+            .update_reader(artefact)?;
+        Ok(hasher.finalize())
     }
 
     /// The compiled code for exactly this source, if it is there and was made by this cache.
     pub(super) fn get(&self, engine: &Engine, source: &[u8]) -> Option<Component> {
-        let file = self.file(source);
-        let bytes = std::fs::read(&file).ok()?;
-        let (seal, artefact) = bytes.split_first_chunk::<KEY>()?;
-        // Comparing two of blake3's hashes takes constant time.
-        if blake3::Hash::from_bytes(*seal) != self.seal(source, artefact) {
-            tracing::warn!("{} was not made by this cache; compiling again", file.display());
-            return None;
+        let path = self.file(source);
+        let file = std::fs::File::open(&path).ok()?;
+        match self.is_sealed(&file, source) {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::warn!("{} was not made by this cache; compiling again", path.display());
+                return None;
+            }
+            Err(error) => {
+                tracing::warn!("{} cannot be read: {error}; compiling again", path.display());
+                return None;
+            }
         }
-        // SAFETY: `deserialize` must only get what `serialize` made. The seal over these very bytes in memory shows that:
-        // it was made by `put` with a key that only this user can read.
-        #[allow(unsafe_code, reason = "wasmtime has no safe way to load compiled code")]
-        let component = unsafe { Component::deserialize(engine, artefact) };
-        component
-            .inspect_err(|error| tracing::warn!("{} cannot be used: {error}; compiling again", file.display()))
+        load(engine, &file)
+            .inspect_err(|error| tracing::warn!("{} cannot be used: {error}; compiling again", path.display()))
             .ok()
+    }
+
+    /// Whether the file belongs to this user alone and ends in the seal over the rest of it.
+    fn is_sealed(&self, mut file: &std::fs::File, source: &[u8]) -> std::io::Result<bool> {
+        let metadata = file.metadata()?;
+        let Some(length) = metadata.len().checked_sub(KEY as u64).filter(|_| is_private(&metadata)) else {
+            return Ok(false);
+        };
+        let made = self.seal(source, file.take(length))?;
+        let mut seal = [0; KEY];
+        file.read_exact(&mut seal)?;
+        // Comparing two of blake3's hashes takes constant time.
+        Ok(blake3::Hash::from_bytes(seal) == made)
     }
 
     /// Removes what was made longest ago beyond the number that is kept.
@@ -93,9 +110,8 @@ impl Cache {
     pub(super) fn put(&self, component: &Component, source: &[u8]) {
         let kept = (|| {
             let artefact = component.serialize()?;
-            let mut bytes = self.seal(source, &artefact).as_bytes().to_vec();
-            bytes.extend_from_slice(&artefact);
-            write_whole(&self.file(source), &bytes)?;
+            let seal = self.seal(source, artefact.as_slice())?;
+            write_whole(&self.file(source), &[&artefact, seal.as_bytes()])?;
             self.evict()
         })();
         if let Err(error) = kept {
@@ -114,26 +130,36 @@ fn key(folder: &Path) -> anyhow::Result<[u8; KEY]> {
             return bytes.try_into().ok().context("its file `key` is damaged: remove it");
         }
         let mut key = [0; KEY];
-        let mut filled = 0;
-        while filled < KEY {
-            filled += rustix::rand::getrandom(&mut key[filled..], rustix::rand::GetRandomFlags::empty())?;
-        }
+        crate::random::fill(&mut key)?;
         // Two processes may do this at once: the first one wins, and the other reads its key.
         let _ = link_new(&file, &key)?;
     }
     anyhow::bail!("its file `key` cannot be read")
 }
 
+/// Loads compiled code, mapped: processes that use it share the pages that they touch.
+#[allow(unsafe_code, reason = "wasmtime has no safe way to load compiled code")]
+fn load(engine: &Engine, file: &std::fs::File) -> wasmtime::Result<Component> {
+    // The very file that was looked at, whatever is under its name by now.
+    let descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
+    // SAFETY: only what `serialize` made may be loaded, and it must stay as it is. The seal shows that `put` wrote this file, with a key
+    // that only this user can read; the file is this user's, and nobody else may write it. Consort replaces or removes such files by
+    // name and never writes into one. What else runs as this user, and could, can also read the key.
+    unsafe { Component::deserialize_file(engine, descriptor) }
+}
+
 /// Refuses a key that others can read or that belongs to somebody else.
 fn private(file: &Path) -> anyhow::Result<()> {
-    use std::os::unix::fs::MetadataExt as _;
-    let metadata = std::fs::symlink_metadata(file)?;
-    let own = metadata.uid() == rustix::process::geteuid().as_raw();
     anyhow::ensure!(
-        metadata.is_file() && own && metadata.mode() & 0o077 == 0,
+        is_private(&std::fs::symlink_metadata(file)?),
         "its file `key` is not private to this user: remove the folder"
     );
     Ok(())
+}
+
+fn is_private(metadata: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o077 == 0
 }
 
 fn temporary(file: &Path) -> anyhow::Result<(PathBuf, std::fs::File)> {
@@ -163,9 +189,10 @@ fn link_new(file: &Path, bytes: &[u8]) -> anyhow::Result<bool> {
 }
 
 /// Puts a file in place as a whole.
-fn write_whole(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+fn write_whole(file: &Path, parts: &[&[u8]]) -> anyhow::Result<()> {
     let (path, mut open) = temporary(file)?;
-    let written = open.write_all(bytes).and_then(|()| std::fs::rename(&path, file));
+    let mut write = || parts.iter().try_for_each(|part| open.write_all(part));
+    let written = write().and_then(|()| std::fs::rename(&path, file));
     if written.is_err() {
         let _ = std::fs::remove_file(&path);
     }

@@ -1,5 +1,7 @@
 //! Test guest: offers an MCP server with tools that answer at once, late, at length, with errors of both kinds, and that ask the agent.
 
+#![allow(clippy::panic, reason = "a tool of the guest takes it down, for the tests")]
+
 use consort_proxy::mcp::{Caller, Contents, Failure, Level, Message, Reply, Server, Structured};
 use consort_proxy::schemars::{self, JsonSchema};
 use consort_proxy::{Interests, Json, Proxy, host};
@@ -84,6 +86,10 @@ impl Proxy for Offers {
             .prompt("greet", "Greets", async |say: Say, _: Caller| {
                 Ok(vec![Message::user(format!("Hello, {}", say.text))])
             });
+        let server = match config.is_string("/scope", "session") {
+            true => server.each_session(),
+            false => server,
+        };
         Ok((Self, Interests::new().serve(server)))
     }
 }
