@@ -59,9 +59,6 @@ use crate::json::Json;
 type Working<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
 type Work<T> = Box<dyn Fn(&Json, Caller) -> Working<T>>;
 
-/// What is done with the params of a request.
-type Work<T> = Box<dyn Fn(&Json, Caller) -> Working<T>>;
-
 /// An MCP server: a name, and what it offers.
 pub struct Server {
     name: String,
