@@ -1,5 +1,8 @@
 //! What a proxy wants to see. Owns the patterns; the runtime asks it whether a delivered message is owned or a copy.
 
+#[cfg(feature = "mcp")]
+use std::rc::Rc;
+
 use crate::peer::Peer;
 #[cfg(target_family = "wasm")]
 use crate::raw;
@@ -19,6 +22,8 @@ use crate::raw;
 pub struct Interests {
     all: Vec<Interest>,
     protocol_version: Option<u16>,
+    #[cfg(feature = "mcp")]
+    servers: Vec<Rc<crate::mcp::Server>>,
 }
 
 /// One interest.
@@ -77,6 +82,38 @@ impl Interests {
         }
     }
 
+    /// Also serves this MCP server in every session: it is added to the set-up of sessions, and answers who asks it.
+    #[cfg(feature = "mcp")]
+    #[must_use]
+    pub fn serve(mut self, server: crate::mcp::Server) -> Self {
+        self.servers.push(Rc::new(server));
+        self
+    }
+
+    /// The MCP servers that are to be served.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn servers(&self) -> &[Rc<crate::mcp::Server>] {
+        &self.servers
+    }
+
+    /// What the host has to know: the interests of the proxy, and those of its servers.
+    #[cfg(target_family = "wasm")]
+    fn all(&self) -> Vec<Interest> {
+        #[cfg_attr(not(feature = "mcp"), allow(unused_mut, reason = "only servers add anything"))]
+        let mut all = self.all.clone();
+        #[cfg(feature = "mcp")]
+        if !self.servers.is_empty() {
+            let set_ups = crate::mcp::SET_UPS.map(|method| (Peer::Client, method));
+            let served = set_ups.into_iter().chain([(Peer::Agent, crate::mcp::MESSAGES)]);
+            all.extend(served.map(|(source, method)| Interest {
+                source,
+                method: method.to_owned(),
+                how: How::Intercept,
+            }));
+        }
+        all
+    }
+
     fn and(mut self, source: Peer, method: impl Into<String>, how: How) -> Self {
         self.all.push(Interest {
             source,
@@ -98,6 +135,36 @@ impl Interests {
 
     /// What these interests mean for a message: nothing, a copy, or owning it.
     pub fn matching(&self, source: Peer, method: &str) -> Option<How> {
+        match self.is_served(source, method) {
+            true => Some(How::Intercept),
+            false => self.of_handlers(source, method),
+        }
+    }
+
+    /// Whether there are MCP servers.
+    pub(crate) fn serves(&self) -> bool {
+        #[cfg(feature = "mcp")]
+        return !self.servers.is_empty();
+        #[cfg(not(feature = "mcp"))]
+        false
+    }
+
+    /// Whether the MCP servers have to do with a message.
+    pub(crate) fn is_served(&self, source: Peer, method: &str) -> bool {
+        #[cfg(feature = "mcp")]
+        if !self.servers.is_empty() {
+            return match source {
+                Peer::Client => crate::mcp::SET_UPS.contains(&method),
+                Peer::Agent => matches(crate::mcp::MESSAGES, method),
+                Peer::Host => false,
+            };
+        }
+        let _ = (source, method);
+        false
+    }
+
+    /// The same for the proxy's own handlers.
+    pub(crate) fn of_handlers(&self, source: Peer, method: &str) -> Option<How> {
         let mut matching = self
             .all
             .iter()
@@ -124,7 +191,7 @@ impl Interests {
             },
         };
         raw::Registration {
-            interests: self.all.into_iter().map(raw).collect(),
+            interests: self.all().into_iter().map(raw).collect(),
             protocol_version: self.protocol_version,
         }
     }

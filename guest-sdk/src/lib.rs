@@ -99,6 +99,8 @@ pub mod host;
 mod interests;
 mod json;
 pub mod log;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 mod message;
 #[cfg(any(target_family = "wasm", test))]
 mod panic;
@@ -132,6 +134,8 @@ pub use json::{Content, Edit, Json, JsonError, Part, Raw, escape};
 pub use message::{Handled, Notification, Observed, Outcome, Request, Seen};
 pub use peer::{Call, Peer};
 pub use proxy::Proxy;
+#[cfg(feature = "mcp")]
+pub use schemars;
 pub use sessions::Sessions;
 
 /// For macros only.

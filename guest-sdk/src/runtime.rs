@@ -31,7 +31,11 @@ pub(crate) trait Forget {
 pub(crate) struct Runtime {
     handler: OnceCell<Rc<dyn Handler>>,
     interests: OnceCell<Interests>,
+    #[cfg(feature = "mcp")]
+    serving: OnceCell<Rc<crate::mcp::Serving>>,
     observes: Cell<bool>,
+    /// Whether messages come that are no handler's to own: copies, and what its MCP servers want.
+    looks: Cell<bool>,
     tasks: Tasks,
     calls: Calls,
     sessions: RefCell<Vec<Weak<dyn Forget>>>,
@@ -60,7 +64,10 @@ impl Runtime {
         Rc::new(Self {
             handler: OnceCell::new(),
             interests: OnceCell::new(),
+            #[cfg(feature = "mcp")]
+            serving: OnceCell::new(),
             observes: Cell::new(false),
+            looks: Cell::new(false),
             tasks: Tasks::default(),
             calls: Calls::default(),
             sessions: RefCell::default(),
@@ -73,7 +80,10 @@ impl Runtime {
         Rc::new(Self {
             handler: OnceCell::new(),
             interests: OnceCell::new(),
+            #[cfg(feature = "mcp")]
+            serving: OnceCell::new(),
             observes: Cell::new(false),
+            looks: Cell::new(false),
             tasks: Tasks::default(),
             calls: Calls::default(),
             sessions: RefCell::default(),
@@ -96,8 +106,13 @@ impl Runtime {
     pub(crate) fn start<P: Proxy>(&self, config: raw::Value) -> Result<Interests, String> {
         let (proxy, interests) = P::start(Json(config))?;
         self.observes.set(interests.observes());
-        // Both cells are empty: `start` is called once.
+        self.looks.set(interests.observes() || interests.serves());
+        // The cells are empty: `start` is called once.
         let _ = self.handler.set(Rc::new(proxy));
+        #[cfg(feature = "mcp")]
+        if !interests.servers().is_empty() {
+            let _ = self.serving.set(crate::mcp::Serving::new(interests.servers().to_vec()));
+        }
         let _ = self.interests.set(interests.clone());
         Ok(interests)
     }
@@ -126,20 +141,25 @@ impl Runtime {
     }
 
     fn receive_request(&self, handler: Rc<dyn Handler>, source: Peer, ticket: u64, request: raw::Request) {
-        let raw::Request { method, params, .. } = request;
+        let raw::Request { method, mut params, .. } = request;
         if source == Peer::Host {
             let error = RpcError::new(RpcError::METHOD_NOT_FOUND, format!("proxies do not answer {method:?}"));
             return self.fail(source, ticket, error);
         }
         let how = self.how(source, &method);
+        let served = self.is_served(source, &method);
         if how == Some(How::Observe) {
             let ends = self.session_that_ends(source, &method, params.as_ref());
-            let message = Seen::Request {
-                method,
-                params: params.map(Json),
+            let seen = match served {
+                true => params.as_ref().map(raw::Value::dup),
+                false => params.take(),
             };
-            return self.observe(
-                handler,
+            let message = Seen::Request {
+                method: method.clone(),
+                params: seen.map(Json),
+            };
+            self.observe(
+                handler.clone(),
                 Observed {
                     source,
                     ticket,
@@ -147,6 +167,9 @@ impl Runtime {
                 },
                 ends,
             );
+            if !served {
+                return;
+            }
         }
         let mut task = Task::new(Kind::Request, source, ticket);
         task.ends = self.session_that_ends(source, &method, params.as_ref());
@@ -154,10 +177,18 @@ impl Runtime {
         if source == Peer::Client && request.method() == "session/prompt" {
             task.prompted = request.session_id();
         }
+        #[cfg(feature = "mcp")]
+        let request = match self.serving.get() {
+            Some(serving) => match serving.request(request) {
+                Ok(work) => return self.spawn(task, work),
+                Err(request) => request,
+            },
+            None => request,
+        };
         let work = match (request.method(), how) {
             ("initialize", _) if source == Peer::Client => handler.on_initialize(request),
-            (_, Some(_)) => handler.on_request(request),
-            (_, None) => Box::pin(async { request.forward() }),
+            (_, Some(How::Intercept)) => handler.on_request(request),
+            _ => Box::pin(async { request.forward() }),
         };
         self.spawn(task, work);
     }
@@ -180,6 +211,14 @@ impl Runtime {
             _ => {}
         }
         let notification = Notification::new(source, ticket, method, params);
+        #[cfg(feature = "mcp")]
+        let notification = match self.serving.get() {
+            Some(serving) => match serving.notification(notification) {
+                Ok(work) => return self.spawn(Task::new(Kind::Notification, source, ticket), work),
+                Err(notification) => notification,
+            },
+            None => notification,
+        };
         let method = notification.method();
         let mut how = self.how(source, method);
         if (source, method) == (Peer::Client, "session/cancel") {
@@ -193,14 +232,16 @@ impl Runtime {
             }
         }
         match how {
-            Some(How::Observe) => self.observe(handler, notification.into_observed(), None),
+            Some(How::Observe) if !self.is_served(source, notification.method()) => {
+                self.observe(handler, notification.into_observed(), None);
+            }
             Some(How::Intercept) => {
                 self.spawn(
                     Task::new(Kind::Notification, source, ticket),
                     handler.on_notification(notification),
                 );
             }
-            None => {
+            Some(How::Observe) | None => {
                 self.spawn(
                     Task::new(Kind::Notification, source, ticket),
                     Box::pin(async { notification.forward() }),
@@ -240,15 +281,23 @@ impl Runtime {
         self.spawn(task, handler.on_observed(observed));
     }
 
-    /// What the proxy may do with a message that was delivered. Without observing interests every message is owned.
+    /// What the proxy's handlers do with a message that was delivered. Nearly always everything is owned by them.
     fn how(&self, source: Peer, method: &str) -> Option<How> {
-        match self.observes.get() || method.starts_with("$/") {
+        match self.looks.get() || method.starts_with("$/") {
             true => self
                 .interests
                 .get()
-                .and_then(|interests| interests.matching(source, method)),
+                .and_then(|interests| interests.of_handlers(source, method)),
             false => Some(How::Intercept),
         }
+    }
+
+    fn is_served(&self, source: Peer, method: &str) -> bool {
+        self.looks.get()
+            && self
+                .interests
+                .get()
+                .is_some_and(|interests| interests.is_served(source, method))
     }
 
     fn session_that_ends(&self, source: Peer, method: &str, params: Option<&raw::Value>) -> Option<String> {

@@ -4,13 +4,15 @@
 //! not own, or a message during `start` is refused as the real host refuses it, and every answer must be asked for. It has no
 //! order to keep and no grants; [`Harness::deny`] and [`Harness::limit_bytes`] stand in for those.
 //!
-//! Requests for saved state are answered at once, from memory: see [`Harness::save`] and [`Harness::saved`].
+//! Requests for saved state are answered at once, from memory: see [`Harness::save`] and [`Harness::saved`]. So are those for files, as soon
+//! as the test has put one there with [`Harness::file`].
 //!
 //! Every method that is used against these rules by the *test* panics with a sentence that says how.
 
 #![allow(clippy::panic, clippy::expect_used, reason = "a test that is wrong has to fail")]
 
 mod channel;
+mod files;
 mod saved;
 
 use std::rc::Rc;
@@ -189,13 +191,18 @@ impl Harness {
         self.fake.with_saved(|saved| saved.entries.get(key).cloned())
     }
 
+    /// Puts a file into the directory of all sessions. From the first one on, requests to read and list files are answered at once.
+    pub fn file(&mut self, path: &str, text: &str) {
+        self.fake.put_file(path, text);
+    }
+
     /// From now on refuses to keep more bytes than that, keys and values together.
     pub fn limit_saved(&mut self, bytes: usize) {
         self.fake.with_saved(|saved| saved.limit = bytes);
     }
 
-    /// The first message that the proxy sent and that was not taken yet. Log lines, sleeps and requests for saved state are not among
-    /// them: see [`Harness::logs`], [`Harness::sleeping`] and [`Harness::saved`].
+    /// The first message that the proxy sent and that was not taken yet. Log lines, sleeps, and requests for saved state
+    /// (and for files, if there are any) are not among them: see [`Harness::logs`], [`Harness::sleeping`] and [`Harness::saved`].
     #[allow(clippy::should_implement_trait, reason = "it panics where an iterator ends")]
     pub fn next(&mut self) -> Sent {
         self.fake

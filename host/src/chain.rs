@@ -5,6 +5,7 @@
 mod ahead;
 #[cfg(test)]
 mod bench;
+mod bridged;
 mod cancel;
 mod commit;
 mod conductor;
@@ -14,6 +15,7 @@ mod holding;
 mod host;
 mod interest;
 mod lanes;
+mod mcp_sessions;
 #[cfg(test)]
 mod model;
 mod notice;
@@ -32,5 +34,5 @@ mod turns;
 mod watch;
 
 pub use conductor::Role;
-pub(crate) use host::file_answer;
+pub(crate) use host::{file_answer, list_answer};
 pub use router::{Effect, ProxySetup, Router};

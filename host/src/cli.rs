@@ -11,6 +11,7 @@ mod demo;
 mod demo_agent;
 mod exit;
 mod inspect;
+mod mcp_shim;
 mod prompt;
 mod proxy;
 mod run;
@@ -73,6 +74,8 @@ enum Command {
     Build(build::Arguments),
     Demo(demo::Arguments),
     DemoAgent(demo_agent::Arguments),
+    #[command(name = crate::bridge::SHIM, hide = true)]
+    McpShim(mcp_shim::Arguments),
     Completions(completions::Arguments),
 }
 
@@ -108,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Build(arguments) => build::run(arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::DemoAgent(arguments) => demo_agent::run(&arguments),
+        Command::McpShim(arguments) => mcp_shim::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     };
     ExitCode::from(exit::report(outcome))

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod audit;
+pub mod bridge;
 pub mod build;
 pub mod chain;
 pub mod check;
@@ -14,6 +15,7 @@ pub mod connection;
 pub mod demo_agent;
 mod digest;
 pub mod fault;
+pub mod file_list;
 pub mod folders;
 pub mod grants;
 mod hash;
@@ -22,6 +24,7 @@ pub mod log;
 pub mod manifest;
 pub mod message;
 mod private_file;
+mod random;
 pub mod sandbox;
 pub mod saved_state;
 pub mod tap;

@@ -7,7 +7,16 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 
 /// Guests that ship with Consort; all others are test guests.
-const SHIPPED: [&str; 4] = ["context", "passthrough", "permission", "redact"];
+const SHIPPED: [&str; 8] = [
+    "context",
+    "passthrough",
+    "permission",
+    "redact",
+    "skills",
+    "subagent",
+    "tool-filter",
+    "tools",
+];
 
 /// A chain of proxies, client side first, each with its configuration.
 #[derive(Clone, Debug)]
@@ -22,6 +31,16 @@ impl Chain {
     pub fn new(name: &'static str, proxies: &[(&'static str, Value)]) -> Self {
         let proxies = proxies.to_vec();
         Self { name, proxies }
+    }
+
+    /// What an agent of version 1 says in its answer to `initialize`, as the client hears it: where there are proxies, MCP servers over ACP
+    /// are reached whatever the agent says.
+    pub fn bridged(&self, result: &Value) -> Value {
+        let mut result = result.clone();
+        if !self.proxies.is_empty() {
+            result["agentCapabilities"]["mcpCapabilities"]["acp"] = json!(true);
+        }
+        result
     }
 
     /// The options of `consort run` for it.

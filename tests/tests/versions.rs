@@ -77,7 +77,7 @@ fn a_client_that_offers_2_and_an_agent_that_speaks_1_agree_on_1() {
         let answer = client.expect();
         assert_eq!(
             answer["result"],
-            json!({"protocolVersion": 1, "agentCapabilities": {}}),
+            chain.bridged(&json!({"protocolVersion": 1, "agentCapabilities": {}})),
             "{}",
             chain.name
         );
@@ -159,7 +159,8 @@ fn a_proxy_may_lower_the_offer_and_neither_raise_it_nor_change_the_answer() {
         (2, (2, 2), 1, 1),
         (2, (1, 2), 1, 0),
     ] {
-        let (mut client, listener) = meddling(proxy.0, proxy.1).fresh();
+        let chain = meddling(proxy.0, proxy.1);
+        let (mut client, listener) = chain.fresh();
         let (mut agent, initialize) = offer(&mut client, &listener, offered);
         assert_eq!(
             initialize["params"],
@@ -170,7 +171,7 @@ fn a_proxy_may_lower_the_offer_and_neither_raise_it_nor_change_the_answer() {
         let answer = client.expect();
         assert_eq!(
             answer["result"],
-            json!({"protocolVersion": answered, "n": 1}),
+            chain.bridged(&json!({"protocolVersion": answered, "n": 1})),
             "{offered}, {proxy:?}: {answer}"
         );
     }

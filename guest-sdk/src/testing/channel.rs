@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::log::Level;
 use crate::peer::Peer;
 use crate::raw::{self, Channel, Receipt, Refusal};
+use crate::testing::files::Files;
 use crate::testing::saved::Saved;
 
 /// The host's number for a message that it delivered.
@@ -128,7 +129,8 @@ struct State {
     sleepers: Vec<(Duration, u64)>,
     cancelled_sleepers: VecDeque<u64>,
     saved: Saved,
-    /// Answers to requests about saved state, which come when the turn is over.
+    files: Files,
+    /// Answers to requests about saved state and files, which come when the turn is over.
     answers: VecDeque<(u64, Result<String, String>)>,
     denied: Vec<(Peer, String)>,
     max_bytes: Option<usize>,
@@ -251,6 +253,10 @@ impl Fake {
 
     pub(super) fn with_saved<T>(&self, look: impl FnOnce(&mut Saved) -> T) -> T {
         look(&mut self.0.borrow_mut().saved)
+    }
+
+    pub(super) fn put_file(&self, path: &str, text: &str) {
+        self.0.borrow_mut().files.put(path, text);
     }
 
     pub(super) fn next_cancelled_sleeper(&self) -> Option<u64> {
@@ -380,8 +386,10 @@ impl State {
                 self.sleepers.push((self.now + Duration::from_millis(milliseconds), id));
                 return Ok(());
             }
+            let params = text.as_deref().unwrap_or("{}");
+            let answer = || self.files.answer(&method, params);
             if to == Peer::Host
-                && let Some(answer) = self.saved.answer(&method, text.as_deref().unwrap_or("{}"))
+                && let Some(answer) = self.saved.answer(&method, params).or_else(answer)
             {
                 self.answers.push_back((id, answer));
                 return Ok(());

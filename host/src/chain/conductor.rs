@@ -140,6 +140,9 @@ impl Router {
 
     /// Writes a request (with an id) or a notification to the peer at an end.
     pub(super) fn write_call(&mut self, edge: Edge, id: Option<&str>, method: &str, params: Option<&Text>) {
+        if self.bridge_takes_call(edge, id, method, params) {
+            return;
+        }
         let envelope = (self.role == Role::Proxy && edge == Edge::Agent).then(|| self.dialect.successor());
         let output = self.line(edge);
         match envelope {
@@ -150,6 +153,9 @@ impl Router {
 
     /// Writes a response to the peer at an end.
     pub(super) fn write_response(&mut self, edge: Edge, id: &Id, outcome: &Outcome) {
+        if self.bridge_takes_response(edge, id, outcome) {
+            return;
+        }
         self.line(edge).response(id, outcome);
     }
 

@@ -4,7 +4,7 @@ use super::conductor::{Role, proxy_method};
 use super::parcel::{Body, CallId, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::router::{BIRTH_WAIT, Effect, Phase, Router, is_birth, is_carrier};
 use super::status;
-use crate::grants::is_setup;
+use crate::grants::{is_mcp, is_setup};
 use crate::message::Outcome;
 use crate::wire::envelope::{Id, Incoming, Malformed, error_text};
 use crate::wire::scan;
@@ -186,6 +186,10 @@ impl Router {
         let end = &mut self.ends[edge.index()];
         end.ids.insert(id, call);
         end.open += 1;
+        let params = match edge {
+            Edge::Agent if is_mcp(&method) => self.told_session(Some(call), &method, params),
+            _ => params,
+        };
         let body = Body::Request { call, method, params };
         self.travel(Parcel::new(direction, lane, body, Position::Edge(edge)));
     }
@@ -203,6 +207,10 @@ impl Router {
             return;
         }
         let lane = self.carried_lane(&method, params.as_ref());
+        let params = match edge {
+            Edge::Agent if is_mcp(&method) => self.told_session(None, &method, params),
+            _ => params,
+        };
         let body = Body::Notification { method, params };
         let parcel = Parcel::new(edge.inward(), lane, body, Position::Edge(edge));
         if edge == Edge::Agent
@@ -253,12 +261,17 @@ impl Router {
 
     pub(super) fn answer_from_edge(&mut self, edge: Edge, call: CallId, outcome: Outcome) {
         let Some(record) = self.calls.get(&call) else { return };
-        let born = edge == Edge::Agent && is_birth(&record.method);
-        let outcome = if edge == Edge::Agent && &*record.method == "initialize" {
-            self.check_version(outcome)
+        let method = record.method.clone();
+        let born = edge == Edge::Agent && is_birth(&method);
+        let outcome = if edge == Edge::Agent && &*method == "initialize" {
+            let outcome = self.check_version(outcome);
+            self.learn_capabilities(outcome)
         } else {
             outcome
         };
+        if edge == Edge::Agent {
+            self.bridge_answered(call, &method, &outcome);
+        }
         if born {
             self.births = self.births.saturating_sub(1);
             if let Some(session) = outcome
@@ -336,6 +349,11 @@ impl Router {
                     method,
                 }
             }
+            Body::Request { call, method, params } if edge == Edge::Agent && is_setup(&method) => Body::Request {
+                params: self.bridge_servers(call, &method, params),
+                call,
+                method,
+            },
             Body::Response { call, method, outcome } if edge == Edge::Client && &*method == "initialize" => {
                 Body::Response {
                     outcome: self.restore_version(outcome),
@@ -365,6 +383,9 @@ impl Router {
                 if edge == Edge::Agent && &*method == "initialize" {
                     self.effects.push_back(Effect::InitializeSent);
                 }
+                if edge == Edge::Agent {
+                    self.bridge_sees(call, &method, params.as_ref());
+                }
                 self.write_call(edge, Some(&call.to_string()), &method, params.as_ref());
             }
             Body::Notification { method, params } => {
@@ -381,6 +402,9 @@ impl Router {
                 end.open = end.open.saturating_sub(1);
                 if end.ids.get(&id) == Some(&call) {
                     end.ids.remove(&id);
+                }
+                if edge == Edge::Agent && &*record.method == "mcp/connect" {
+                    self.mcp_sessions.connected(call, &outcome);
                 }
                 if edge == Edge::Client && &*record.method == "initialize" {
                     return self.initialized(&id, outcome);

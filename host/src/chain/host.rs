@@ -2,6 +2,7 @@
 
 use super::proxy::Target;
 use super::router::{Effect, Router};
+use crate::file_list;
 use crate::log::named;
 use crate::message::{Message, Notification, Outcome, Request, cancelled_number};
 use crate::saved_state::{self, QUOTA};
@@ -9,7 +10,8 @@ use crate::wire::envelope::error_text;
 use crate::wire::scan;
 use crate::wire::text::Text;
 use serde::Deserialize;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::Level;
 
@@ -23,9 +25,10 @@ const DEFAULT_READ: u64 = 1024 * 1024;
 const MAX_READ: u64 = 16 * 1024 * 1024;
 
 /// What the host answers.
-const SERVICES: [&str; 6] = [
+const SERVICES: [&str; 7] = [
     "host/sleep",
     "host/file/read",
+    "host/file/list",
     "host/state/get",
     "host/state/set",
     "host/state/delete",
@@ -43,6 +46,14 @@ struct ReadFile {
     session_id: String,
     path: String,
     max_bytes: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListFiles {
+    session_id: String,
+    #[serde(flatten)]
+    request: file_list::Request,
 }
 
 #[derive(Deserialize)]
@@ -78,6 +89,9 @@ impl Router {
                 duration: Duration::from_millis(sleep.milliseconds).min(MAX_SLEEP),
             }),
             "host/file/read" => decode(request.params.as_ref()).and_then(|read| self.read_file(index, operation, read)),
+            "host/file/list" => {
+                decode(request.params.as_ref()).and_then(|list| self.list_files(index, operation, list))
+            }
             method => saved_state(method, request.params.as_ref()).map(|request| Effect::SavedState {
                 operation,
                 proxy: index,
@@ -105,26 +119,40 @@ impl Router {
     }
 
     fn read_file(&self, index: usize, operation: u64, read: ReadFile) -> Result<Effect, Text> {
-        let plain = Path::new(&read.path)
-            .components()
-            .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-        if !plain || read.path.is_empty() {
-            let reason = format!("`{}` is not a relative path without `..`", named(&read.path));
-            return Err(error_text(-32602, &reason, None));
+        if read.path.is_empty() || !is_plain(&read.path) {
+            return Err(no_plain_path(&read.path));
         }
-        let Some(directory) = self.sessions.directory(&read.session_id) else {
-            let reason = format!(
-                "no working directory is known for session `{}`",
-                named(&read.session_id)
-            );
-            return Err(error_text(-32002, &reason, None));
-        };
         Ok(Effect::ReadFile {
             operation,
             proxy: index,
-            directory,
+            directory: self.directory_of(&read.session_id)?,
             path: read.path,
             max_bytes: read.max_bytes.unwrap_or(DEFAULT_READ).min(MAX_READ),
+        })
+    }
+
+    fn list_files(&self, index: usize, operation: u64, list: ListFiles) -> Result<Effect, Text> {
+        let ListFiles { session_id, request } = list;
+        let after = request.after.as_deref().unwrap_or_default();
+        if let Some(wrong) = [&request.path, after].into_iter().find(|path| !is_plain(path)) {
+            return Err(no_plain_path(wrong));
+        }
+        if request.skip.len() > file_list::MAX_SKIPPED {
+            let reason = format!("`skip` can name {} folders at most", file_list::MAX_SKIPPED);
+            return Err(error_text(-32602, &reason, None));
+        }
+        Ok(Effect::ListFiles {
+            operation,
+            proxy: index,
+            directory: self.directory_of(&session_id)?,
+            request,
+        })
+    }
+
+    fn directory_of(&self, session: &str) -> Result<Arc<PathBuf>, Text> {
+        self.sessions.directory(session).ok_or_else(|| {
+            let reason = format!("no working directory is known for session `{}`", named(session));
+            error_text(-32002, &reason, None)
         })
     }
 
@@ -149,6 +177,18 @@ impl Router {
             }
         }
     }
+}
+
+/// Whether a path is relative and has no `..`. An empty one is.
+fn is_plain(path: &str) -> bool {
+    Path::new(path)
+        .components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
+fn no_plain_path(path: &str) -> Text {
+    let reason = format!("`{}` is not a relative path without `..`", named(path));
+    error_text(-32602, &reason, None)
 }
 
 /// A request for saved state, or why it is none.
@@ -183,6 +223,7 @@ fn saved_state(method: &str, params: Option<&Text>) -> Result<saved_state::Reque
 fn answer_bytes(effect: &Effect, state: u64) -> Option<u64> {
     match effect {
         Effect::ReadFile { max_bytes, .. } => Some(*max_bytes),
+        Effect::ListFiles { .. } => u64::try_from(file_list::MAX_BYTES).ok(),
         Effect::SavedState { request, .. } => match request {
             saved_state::Request::Get { .. } | saved_state::Request::Keys => Some(state),
             saved_state::Request::Set { .. } | saved_state::Request::Delete { .. } => None,
@@ -204,14 +245,7 @@ fn decode<T: serde::de::DeserializeOwned>(params: Option<&Text>) -> Result<T, Te
 
 /// What a file read is answered with.
 pub(crate) fn file_answer(read: std::io::Result<(Vec<u8>, bool)>) -> Outcome {
-    let (mut bytes, truncated) = read.map_err(|error| {
-        let code = if error.kind() == std::io::ErrorKind::NotFound {
-            -32002
-        } else {
-            -32603
-        };
-        error_text(code, &format!("the file cannot be read: {error}"), None)
-    })?;
+    let (mut bytes, truncated) = read.map_err(|error| unread("file", &error))?;
     if let Err(error) = std::str::from_utf8(&bytes) {
         // A cut may fall into a character; anything else is no text.
         if !truncated || error.error_len().is_some() {
@@ -221,6 +255,19 @@ pub(crate) fn file_answer(read: std::io::Result<(Vec<u8>, bool)>) -> Outcome {
     }
     let text = String::from_utf8_lossy(&bytes);
     Ok(Text::of(&serde_json::json!({ "text": text, "truncated": truncated })))
+}
+
+/// What a list of files is answered with.
+pub(crate) fn list_answer(listed: std::io::Result<Text>) -> Outcome {
+    listed.map_err(|error| unread("folder", &error))
+}
+
+fn unread(what: &str, error: &std::io::Error) -> Text {
+    let code = match error.kind() {
+        std::io::ErrorKind::NotFound => -32002,
+        _ => -32603,
+    };
+    error_text(code, &format!("the {what} cannot be read: {error}"), None)
 }
 
 #[cfg(test)]

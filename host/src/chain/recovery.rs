@@ -6,6 +6,7 @@ use super::proxy::{Inbound, OwnedWhat, Status, Target, What};
 use super::restarts::COOL_DOWN;
 use super::router::{Effect, Phase, Router};
 use crate::fault::{Class, Fault, Phase as FaultPhase};
+use crate::grants::is_mcp;
 use crate::message::{OnFailure, Registration, Ticket};
 use crate::wire::envelope::error_text;
 use crate::wire::text::Text;
@@ -30,11 +31,22 @@ impl Router {
         self.give_up_owned(index, &untouched, &error);
         for inbound in untouched {
             match self.proxies[index].on_failure {
-                OnFailure::Bypass => self.go_past(index, inbound),
-                OnFailure::Closed => self.keep_out(index, inbound, &error),
+                OnFailure::Bypass if !self.is_for_own_server(index, &inbound) => self.go_past(index, inbound),
+                _ => self.keep_out(index, inbound, &error),
             }
         }
         self.restart(index, after, &sessions);
+    }
+
+    /// Whether a request is for an MCP server of the proxy's own: behind it is nobody who could answer.
+    fn is_for_own_server(&self, index: usize, inbound: &Inbound) -> bool {
+        match &inbound.what {
+            What::Request { method, params, .. } if is_mcp(method) => {
+                let servers = self.proxies[index].servers.as_ref();
+                servers.is_some_and(|servers| servers.concern(params.as_ref()))
+            }
+            _ => false,
+        }
     }
 
     pub(super) fn fault_text(&self, index: usize, fault: &Fault, sentence: &str) -> Text {
@@ -321,6 +333,8 @@ impl Router {
             }
             self.cancel(call);
         }
+        self.bridge_is_left();
+        self.mcp_sessions.agent_ended();
         let end = &mut self.ends[Edge::Agent.index()];
         end.ids.clear();
         end.open = 0;

@@ -1,12 +1,15 @@
 //! The state of the chain, the requests that wait for an answer, and the effects that only the outside can have.
 
+use super::bridged::Bridged;
 use super::conductor::{Dialect, Role};
 use super::lanes::{Kept, Lanes};
+use super::mcp_sessions::McpSessions;
 use super::parcel::{Body, Call, CallId, Direction, Edge, Lane, Parcel, Position, Requester, Responder};
 use super::proxy::{Hold, ProxyState, Status};
 use super::routes::Routes;
 use super::sessions::Sessions;
 use crate::audit::Recorder;
+use crate::file_list;
 use crate::grants::{OwnServers, ids_of};
 use crate::hash::Map;
 use crate::log::ProxyLog;
@@ -52,6 +55,17 @@ pub enum Effect {
         path: String,
         /// The most bytes to read.
         max_bytes: u64,
+    },
+    /// List files that the proxy may read and call [`Router::host_answer`].
+    ListFiles {
+        /// The operation.
+        operation: u64,
+        /// The proxy.
+        proxy: usize,
+        /// The session's working directory.
+        directory: Arc<PathBuf>,
+        /// What to list.
+        request: file_list::Request,
     },
     /// Do something with a proxy's saved state, in the order of these, and call [`Router::host_answer`].
     SavedState {
@@ -171,6 +185,8 @@ pub struct Router {
     pub(super) releases: VecDeque<(usize, Hold)>,
     /// Messages that proxies have kept for too long.
     pub(super) holds_ended: u64,
+    pub(super) bridged: Bridged,
+    pub(super) mcp_sessions: McpSessions,
     /// Whose the MCP connections are that answers told of.
     connections: HashMap<String, Position>,
     pub(super) tap: OptionalTap,
@@ -224,6 +240,8 @@ impl Router {
             overfull: Vec::new(),
             releases: VecDeque::new(),
             holds_ended: 0,
+            bridged: Bridged::default(),
+            mcp_sessions: McpSessions::default(),
             connections: HashMap::default(),
             tap,
             choked: false,
@@ -441,12 +459,14 @@ impl Router {
     }
 
     /// MCP servers that the client brings are not a proxy's, whatever it has called its own.
-    pub(super) fn disown_servers(&self, params: Option<&Text>) {
-        for name in params.map(ids_of).unwrap_or_default() {
+    pub(super) fn disown_servers(&mut self, params: Option<&Text>) {
+        let names = params.map(ids_of).unwrap_or_default();
+        for name in &names {
             for servers in self.proxies.iter().filter_map(|proxy| proxy.servers.as_ref()) {
-                servers.remove(&name);
+                servers.remove(name);
             }
         }
+        self.mcp_sessions.brought_by_client(names);
     }
 
     /// Makes an answer, once.

@@ -107,7 +107,7 @@ impl Router {
         }
     }
 
-    /// The response to a proxy's own request. What it holds up ends with the request that it belongs to.
+    /// The response to a proxy's own request. What it holds up ends with the request that it belongs to, if that had to go on.
     pub(super) fn deliver_response(&mut self, index: usize, own: RequestId, parcel: Parcel, placing: Placing) {
         let Parcel {
             direction, lane, body, ..
@@ -129,7 +129,11 @@ impl Router {
         let behalf = self.behalf_ticket(index, behalf);
         let proxy = &mut self.proxies[index];
         proxy.requests.remove(&own);
-        let owned = behalf.and_then(|ticket| proxy.tickets.get_mut(&ticket));
+        // What was asked back where the message came from says nothing that its answer, which goes the other way, could be overtaken by;
+        // and the proxy may be waiting for what comes behind it.
+        let owned = behalf
+            .and_then(|ticket| proxy.tickets.get_mut(&ticket))
+            .filter(|owned| owned.direction != direction);
         let mut held = Hold {
             direction,
             lane,

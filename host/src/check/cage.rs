@@ -338,6 +338,18 @@ impl Cage {
                 let outcome = file_answer(Ok((text.into_bytes(), false)));
                 self.router.host_answer(proxy, operation, outcome);
             }
+            Effect::ListFiles {
+                operation,
+                proxy,
+                request,
+                ..
+            } => {
+                let parts = [request.path.as_str(), "notes.md"];
+                let path = parts.map(|part| part.trim_matches('/')).join("/");
+                let entry = json!({"path": path.trim_start_matches('/'), "type": "file", "size": 5});
+                let outcome = Ok(Text::of(&json!({"entries": [entry], "truncated": false})));
+                self.router.host_answer(proxy, operation, outcome);
+            }
             Effect::SavedState {
                 operation,
                 proxy,

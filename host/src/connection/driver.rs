@@ -14,6 +14,7 @@ use super::told::{TALLY, Told};
 use super::{ClientStreams, ConnectionOptions, Ending};
 use crate::agent::Agent;
 use crate::audit::{Audit, Recorder};
+use crate::bridge::{Bridge, Said};
 use crate::chain::{Role, Router};
 use crate::fault::{Fault, Phase};
 use crate::limits::Limit;
@@ -85,7 +86,8 @@ pub(super) struct Driver {
     pub(super) client: ClientStreams,
     pub(super) client_lines: LineBuffer,
     pub(super) client_open: bool,
-    pub(super) client_first: bool,
+    /// Whose turn it is to be looked at first.
+    turn: u8,
     /// Since when the client is not read because the agent reads nothing.
     pub(super) unread_since: Option<Instant>,
     pub(super) agent: Option<Agent>,
@@ -98,6 +100,8 @@ pub(super) struct Driver {
     pub(super) agents: u64,
     pub(super) timers: Timers,
     pub(super) events: mpsc::Receiver<Event>,
+    /// What clients of bridged MCP servers say, as if the agent did.
+    from_bridge: Option<mpsc::Receiver<Said>>,
     pub(super) send_event: mpsc::Sender<Event>,
     pub(super) running: usize,
     /// Why no chain could be made.
@@ -118,6 +122,7 @@ enum Woken {
     ClientWritten(std::io::Result<usize>),
     AgentWritten(std::io::Result<usize>),
     Event(Option<Event>),
+    Bridge(Option<Said>),
     AgentExited,
     ClientGone,
     Retry,
@@ -189,13 +194,24 @@ impl Driver {
         };
         let mut router = Router::new(role, setups, options.tap.clone()).recorded_by(audit.clone());
         router.set_notices(options.notices);
+        let from_bridge = match Bridge::new() {
+            Ok((bridge, messages)) => {
+                router = router.bridged_by(bridge);
+                Some(messages)
+            }
+            Err(error) => {
+                tracing::warn!("agents get no MCP servers of proxies: {error}");
+                None
+            }
+        };
         Self {
+            from_bridge,
             router,
             slots,
             client,
             client_lines: LineBuffer::new(options.max_line),
             client_open: true,
-            client_first: false,
+            turn: 0,
             unread_since: None,
             agent: None,
             agent_lines: LineBuffer::new(options.max_line),
@@ -253,6 +269,8 @@ impl Driver {
                 }
                 Woken::Event(Some(event)) => self.event(event),
                 Woken::Event(None) => {}
+                Woken::Bridge(Some(said)) => self.router.from_agent(said.message),
+                Woken::Bridge(None) => self.from_bridge = None,
                 Woken::AgentExited => {
                     self.agent_exit = None;
                     self.timers.add(Instant::now() + DRAIN, Due::Drained);
@@ -331,13 +349,17 @@ impl Driver {
         };
         let write_agent = write_agent && agent_input.is_some();
         // Whoever was read last waits, so that a flood from one side never silences the other.
-        self.client_first = !self.client_first;
+        self.turn = self.turn.wrapping_add(1);
         let input = &mut self.client.input;
         let client_read =
             read_client.then_some(async { Woken::ClientRead(input.read_buf(self.client_lines.room()).await) });
         let agent_read = agent_output
             .filter(|_| read_agent)
             .map(|output| async { Woken::AgentRead(output.read_buf(self.agent_lines.room()).await) });
+        // What clients of bridged servers say is the agent's as well.
+        let bridge = self.from_bridge.as_mut().filter(|_| read_agent);
+        let bridge_read = bridge.map(|bridge| async { Woken::Bridge(bridge.recv().await) });
+        let agent_read = Some(either(agent_read, bridge_read, self.turn & 2 == 0));
         let mut slices = ([IoSlice::new(&[]); SLICES], [IoSlice::new(&[]); SLICES]);
         let (client_output, agent_queue) = self.router.outputs();
         tokio::select! {
@@ -348,7 +370,7 @@ impl Driver {
             () = exit(&mut self.agent_exit), if self.agent_exit.is_some() => Woken::AgentExited,
             () = exit(&mut self.client.gone), if self.client.gone.is_some() => Woken::ClientGone,
             () = notified(self.options.retry.as_deref()), if self.options.retry.is_some() => Woken::Retry,
-            read = either(client_read, agent_read, self.client_first) => read,
+            read = either(client_read, agent_read, self.turn & 1 == 0) => read,
             () = std::future::ready(()), if more => Woken::More,
             () = until(next), if next.is_some() => Woken::Time,
         }

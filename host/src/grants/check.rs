@@ -46,7 +46,7 @@ pub(crate) fn passed_on(
         _ => policy.may(Right::Intercept, source, method),
     };
     if !may {
-        let missing = Policy::missing(Right::Intercept, source, method);
+        let missing = policy.missing(Right::Intercept, source, method);
         let method = crate::log::named(method);
         return Checked::Denied(format!("changing `{method}` needs {missing}"));
     }
@@ -78,7 +78,7 @@ pub(crate) fn originated(
     knows: impl Fn(&str) -> bool,
 ) -> Result<(), String> {
     if !policy.may(Right::Originate, to, method) {
-        let missing = Policy::missing(Right::Originate, to, method);
+        let missing = policy.missing(Right::Originate, to, method);
         return Err(format!("sending `{}` needs {missing}", crate::log::named(method)));
     }
     let Some(params) = params else {
@@ -251,7 +251,7 @@ fn own_server(policy: &Policy, own: &OwnServers, others: &[Box<RawValue>], serve
     remembered.then(|| serde_json::value::to_raw_value(&plain).ok())?
 }
 
-/// The set-up of a session: servers can be added as far as the policy goes, and nothing else can be changed without the right to
+/// The set-up of a session: servers can be added and left out as far as the policy goes, and nothing else can be changed without the right to
 /// all of it.
 fn setup(policy: &Policy, own: &OwnServers, original: &Text, changed: &Text) -> Checked {
     let plain = || !scan::is_twice(changed, "mcpServers") && same_lookalikes(Some(original), changed, "mcpServers");
@@ -261,9 +261,13 @@ fn setup(policy: &Policy, own: &OwnServers, original: &Text, changed: &Text) -> 
     };
     let before = servers(original);
     let mut left_out = false;
+    let after = servers(changed);
     // Those of others stay, each once and in their order; new ones come behind them.
     let mut kept = before.clone();
-    for server in servers(changed) {
+    if policy.fewer_servers && plain() {
+        kept.retain(|known| after.iter().any(|server| server.get() == known.get()));
+    }
+    for server in after {
         if before.iter().any(|known| known.get() == server.get()) {
             continue;
         }

@@ -81,6 +81,32 @@ impl FileGrant {
         }
     }
 
+    /// Whether a file is shown in lists: it may be read, and what of its path begins with a dot stands in the grant.
+    pub fn lists(&self, path: &str) -> bool {
+        let Some(path) = plain(path) else { return false };
+        match self {
+            Self::Named(named) => path == *named,
+            Self::Below(folder) => below(&path, folder).is_some_and(|rest| !rest.is_empty() && !is_hidden(rest)),
+        }
+    }
+
+    /// Whether lists may show something that is below a folder; the empty one is the working directory.
+    pub fn lists_below(&self, folder: &str) -> bool {
+        let path = match folder.split('/').all(|part| matches!(part, "" | ".")) {
+            true => String::new(),
+            false => match plain(folder) {
+                Some(path) => path,
+                None => return false,
+            },
+        };
+        let (Self::Named(granted) | Self::Below(granted)) = self;
+        let on_the_way = below(granted, &path).is_some_and(|rest| !rest.is_empty());
+        match self {
+            Self::Named(_) => on_the_way,
+            Self::Below(granted) => on_the_way || below(&path, granted).is_some_and(|rest| !is_hidden(rest)),
+        }
+    }
+
     fn meet(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (Self::Named(path), pattern) | (pattern, Self::Named(path)) => {
@@ -101,6 +127,22 @@ impl fmt::Display for FileGrant {
             Self::Below(folder) => write!(formatter, "{folder}/**"),
         }
     }
+}
+
+/// What of a plain path is below a folder, if it is that or below it.
+fn below<'p>(path: &'p str, folder: &str) -> Option<&'p str> {
+    if folder.is_empty() {
+        return Some(path);
+    }
+    match path.strip_prefix(folder)? {
+        "" => Some(""),
+        rest => rest.strip_prefix('/'),
+    }
+}
+
+/// Whether a part of a plain path begins with a dot: that is for programs, and often a secret.
+fn is_hidden(path: &str) -> bool {
+    path.split('/').any(|part| part.starts_with('.'))
 }
 
 /// A relative path without `.` and `..`, its parts joined by `/`.
@@ -124,8 +166,7 @@ impl Grant {
             Self::Raw { right, peer, pattern } => Profile::ALL
                 .iter()
                 .any(|profile| profile.is_ordinary() && profile.gives(*right, *peer, pattern)),
-            // What begins with a dot is for programs, and often a secret.
-            Self::File(FileGrant::Named(path)) => !path.split('/').any(|part| part.starts_with('.')),
+            Self::File(FileGrant::Named(path)) => !is_hidden(path),
             Self::File(FileGrant::Below(_)) | Self::Directory { .. } | Self::Environment { .. } => false,
         }
     }
@@ -442,6 +483,30 @@ mod tests {
             met("environment:LANG", "environment:LANG=de"),
             same("environment:LANG=de")
         );
+    }
+
+    #[test]
+    fn lists_show_what_begins_with_a_dot_only_if_the_grant_names_it() {
+        for (text, shown, entered) in [
+            ("file:**", &["a", "a/b", "ab"][..], &["", "./", "a", "a/b", "ab"][..]),
+            ("file:.a/**", &[".a/b", "./.a/b"], &["", "./", ".a", ".a/b"]),
+            ("file:a/b/**", &[], &["", "./", "a", "a/b"]),
+            ("file:a/.b", &["a/.b"], &["", "./", "a"]),
+        ] {
+            let Grant::File(file) = grant(text) else {
+                panic!("it is one")
+            };
+            for path in [
+                "", "./", "a", "a/b", "a/.b", ".a", ".a/b", "./.a/b", ".a/.b", "a/../b", "/a", "ab", ".git/x",
+            ] {
+                assert_eq!(file.lists(path), shown.contains(&path), "{text} {path}");
+            }
+            for path in [
+                "", "./", "a", "a/b", "a/.b", ".a", ".a/b", ".a/.b", "a/..", "ab", ".git",
+            ] {
+                assert_eq!(file.lists_below(path), entered.contains(&path), "{text} {path}");
+            }
+        }
     }
 
     #[test]

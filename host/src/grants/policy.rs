@@ -21,6 +21,8 @@ pub struct DirectoryGrant {
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     grants: Vec<Grant>,
+    /// What its manifest asks for, granted or not.
+    wished: Vec<Profile>,
     /// By right and peer.
     patterns: [[Vec<Pattern>; 3]; 4],
     files: Vec<FileGrant>,
@@ -28,6 +30,8 @@ pub struct Policy {
     pub(super) any_servers: bool,
     /// MCP servers that the proxy itself serves may be added to a session.
     pub(super) own_servers: bool,
+    /// MCP servers of others may be left out of a session.
+    pub(super) fewer_servers: bool,
     /// MCP connections may be used that are not to servers of its own.
     pub(super) any_connection: bool,
     /// Sessions may be named that the proxy was not shown.
@@ -62,7 +66,14 @@ impl Policy {
                 }
             }
         }
-        Self::new(agreed)
+        let profile = |wish: &Grant| match wish {
+            Grant::Profile(profile) => Some(*profile),
+            _ => None,
+        };
+        Self {
+            wished: wishes.iter().filter_map(profile).collect(),
+            ..Self::new(agreed)
+        }
     }
 
     fn add(&mut self, grant: &Grant) {
@@ -73,7 +84,8 @@ impl Policy {
                 }
                 self.own_servers |= matches!(profile, Profile::OfferTools | Profile::Everything);
                 self.any_servers |= matches!(profile, Profile::AddMcpServers | Profile::Everything);
-                self.any_connection |= matches!(profile, Profile::Everything);
+                self.fewer_servers |= matches!(profile, Profile::FilterTools | Profile::Everything);
+                self.any_connection |= matches!(profile, Profile::FilterTools | Profile::Everything);
                 self.any_session |= matches!(profile, Profile::OwnSessions | Profile::Everything);
                 self.set_up |= matches!(profile, Profile::SessionSetup | Profile::Everything);
             }
@@ -106,6 +118,16 @@ impl Policy {
     /// Whether it may read a file of a session's working directory.
     pub fn may_read(&self, path: &str) -> bool {
         self.files.iter().any(|file| file.allows(path))
+    }
+
+    /// Whether lists may show it a file of a session's working directory.
+    pub fn may_list(&self, path: &str) -> bool {
+        self.files.iter().any(|file| file.lists(path))
+    }
+
+    /// Whether lists may show it something that is below a folder there; the empty one is that directory.
+    pub fn may_list_below(&self, folder: &str) -> bool {
+        self.files.iter().any(|file| file.lists_below(folder))
     }
 
     /// Whether MCP messages of all servers concern it, and not only those of its own.
@@ -175,15 +197,14 @@ impl Policy {
         (left, cut)
     }
 
-    /// What would have to be granted for this, as a part of a sentence.
-    pub fn missing(right: Right, peer: Peer, method: &str) -> String {
+    /// What would have to be granted for this, as a part of a sentence: something that the proxy asks for, if that gives it.
+    pub fn missing(&self, right: Right, peer: Peer, method: &str) -> String {
         if is_reserved(method) {
             return "to be a conductor: no grant gives it".into();
         }
         let pattern = Pattern::new(method);
-        let profile = Profile::ALL
-            .into_iter()
-            .find(|profile| *profile != Profile::Everything && profile.gives(right, peer, &pattern));
+        let mut profiles = self.wished.iter().copied().chain(Profile::ALL);
+        let profile = profiles.find(|profile| *profile != Profile::Everything && profile.gives(right, peer, &pattern));
         match profile {
             Some(profile) => format!("the grant `{}` ({})", profile.name(), profile.sentence()),
             None => format!(
@@ -265,12 +286,15 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_in_human_words() {
-        let missing = Policy::missing(Right::Originate, Peer::Client, "terminal/create");
+        let missing = Policy::default().missing(Right::Originate, Peer::Client, "terminal/create");
         assert!(
             missing.contains("editor-commands") && missing.contains("runs commands"),
             "{missing}"
         );
-        let missing = Policy::missing(Right::Answer, Peer::Agent, "_x/y");
+        let missing = Policy::default().missing(Right::Answer, Peer::Agent, "_x/y");
         assert!(missing.contains("answer:agent:_x/y"), "{missing}");
+        let wishes = grants(&["filter-tools", "everything"]);
+        let missing = Policy::agreed(Some(&wishes), &[]).missing(Right::Intercept, Peer::Client, "session/new");
+        assert!(missing.contains("filter-tools"), "{missing}");
     }
 }

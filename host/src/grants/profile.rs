@@ -64,6 +64,8 @@ pub enum Profile {
     EditorCommands,
     /// Adds MCP servers other than its own.
     AddMcpServers,
+    /// Filters the MCP servers and tools of others.
+    FilterTools,
     /// Uses sessions that it was not shown.
     OwnSessions,
     /// Changes `initialize` and the set-up of sessions.
@@ -84,7 +86,7 @@ const DELETE: Rule = Rule(Observe, Client, "session/delete");
 
 impl Profile {
     /// All of them, the ordinary ones first.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::ReadPrompts,
         Self::ChangePrompts,
         Self::ReadAnswers,
@@ -95,6 +97,7 @@ impl Profile {
         Self::EditorFiles,
         Self::EditorCommands,
         Self::AddMcpServers,
+        Self::FilterTools,
         Self::OwnSessions,
         Self::SessionSetup,
         Self::Everything,
@@ -113,6 +116,7 @@ impl Profile {
             Self::EditorFiles => "editor-files",
             Self::EditorCommands => "editor-commands",
             Self::AddMcpServers => "add-mcp-servers",
+            Self::FilterTools => "filter-tools",
             Self::OwnSessions => "own-sessions",
             Self::SessionSetup => "session-setup",
             Self::Everything => "everything",
@@ -132,6 +136,9 @@ impl Profile {
             Self::EditorFiles => "reads and writes files through your editor",
             Self::EditorCommands => "runs commands through your editor",
             Self::AddMcpServers => "adds MCP servers that run commands or use the network",
+            Self::FilterTools => {
+                "takes MCP servers out of your sessions, and reads and changes what the agent says to them and hears from them"
+            }
             Self::OwnSessions => {
                 "starts and prompts sessions of its own, and reads and changes what the agent says in any"
             }
@@ -228,6 +235,17 @@ impl Profile {
                 Rule(Intercept, Client, "session/resume"),
                 Rule(Intercept, Client, "session/fork"),
             ],
+            Self::FilterTools => &[
+                Rule(Intercept, Client, "session/new"),
+                Rule(Intercept, Client, "session/load"),
+                Rule(Intercept, Client, "session/resume"),
+                Rule(Intercept, Client, "session/fork"),
+                Rule(Intercept, Agent, "mcp/*"),
+                Rule(Answer, Agent, "mcp/*"),
+                // As it was called in drafts.
+                Rule(Intercept, Agent, "_mcp/*"),
+                Rule(Answer, Agent, "_mcp/*"),
+            ],
             Self::OwnSessions => &[
                 Rule(Originate, Agent, "session/new"),
                 Rule(Originate, Agent, "session/fork"),
@@ -269,7 +287,7 @@ impl Profile {
 
     /// Whether a method is one that some profile tells apart: what is said of it must not be lost among names that a proxy invents.
     pub(crate) fn knows(method: &str) -> bool {
-        const OF_PREFIXES: [&str; 13] = [
+        const OF_PREFIXES: [&str; 14] = [
             "fs/read_text_file",
             "fs/write_text_file",
             "terminal/create",
@@ -281,6 +299,7 @@ impl Profile {
             "mcp/message",
             "mcp/disconnect",
             "elicitation/create",
+            "host/file/list",
             "host/file/read",
             "host/state/set",
         ];

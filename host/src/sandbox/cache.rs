@@ -129,10 +129,7 @@ fn key(folder: &Path) -> anyhow::Result<[u8; KEY]> {
             return bytes.try_into().ok().context("its file `key` is damaged: remove it");
         }
         let mut key = [0; KEY];
-        let mut filled = 0;
-        while filled < KEY {
-            filled += rustix::rand::getrandom(&mut key[filled..], rustix::rand::GetRandomFlags::empty())?;
-        }
+        crate::random::fill(&mut key)?;
         // Two processes may do this at once: the first one wins, and the other reads its key.
         let _ = link_new(&file, &key)?;
     }

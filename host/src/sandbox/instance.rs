@@ -80,7 +80,7 @@ impl Instance {
         let (interests, cut) = loaded.policy.cut(&wanted);
         let mut missing = Vec::new();
         for interest in cut {
-            let denial = denied(&interest);
+            let denial = denied(&loaded.policy, &interest);
             if interest.how == How::Intercept {
                 missing.push(denial.reason.clone());
             }
@@ -196,12 +196,12 @@ fn interest(interest: super::bindings::Interest) -> Result<Interest, Fault> {
 }
 
 /// What the audit says of an interest that is not granted as it was wished.
-fn denied(interest: &Interest) -> Denial {
+fn denied(policy: &Policy, interest: &Interest) -> Denial {
     let (right, verb) = match interest.how {
         How::Observe => (Right::Observe, "seeing"),
         How::Intercept => (Right::Intercept, "taking part in"),
     };
-    let missing = Policy::missing(right, interest.source, &interest.method);
+    let missing = policy.missing(right, interest.source, &interest.method);
     let method = crate::log::named(&interest.method);
     let source = interest.source.name();
     Denial {

@@ -384,7 +384,7 @@ impl Ledger {
             return Ok(());
         }
         if !self.policy.may(Right::Answer, source, method) {
-            let missing = Policy::missing(Right::Answer, source, method);
+            let missing = self.policy.missing(Right::Answer, source, method);
             let reason = format!("answering `{}` needs {missing}", crate::log::named(method));
             self.deny(source, method, reason.clone());
             return Err(reason);
@@ -427,12 +427,23 @@ impl Ledger {
 
     /// A message to the host. What does no harm needs no grant, and an unknown method is told as such by the host.
     fn ask_host(&self, method: &str, params: Option<&Text>) -> Result<(), String> {
-        if method == "host/file/read" {
+        if let "host/file/read" | "host/file/list" = method {
             let member = |key| params.and_then(|params| scan::string_member(params, key));
             // Without one of these the host reads nothing.
-            if let Some(path) = member("path").filter(|path| !self.policy.may_read(path)) {
+            if method == "host/file/read"
+                && let Some(path) = member("path").filter(|path| !self.policy.may_read(path))
+            {
                 let path = crate::log::named(&path);
                 return Err(format!("reading `{path}` needs the grant `file:{path}`"));
+            }
+            if method == "host/file/list" {
+                let path = member("path").unwrap_or_default();
+                if !self.policy.may_list_below(&path) {
+                    let path = crate::log::named(&path);
+                    return Err(format!(
+                        "listing `{path}` needs a grant for files in it, such as `file:{path}/**`"
+                    ));
+                }
             }
             let known = |session: &str| self.policy.may_name_any_session() || self.record.knows(session);
             return match member("sessionId").filter(|session| !known(session)) {

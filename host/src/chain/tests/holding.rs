@@ -1,7 +1,7 @@
 //! What a proxy keeps while nobody owes it anything is taken from it after a while.
 
 use crate::chain::Effect;
-use crate::chain::bench::{Bench, HOLD_TIME, chunk, everything, notify, prompt, registered, request};
+use crate::chain::bench::{Bench, HOLD_TIME, chunk, everything, method, notify, prompt, registered, request};
 use crate::message::{OnFailure, Peer};
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -201,4 +201,38 @@ fn a_proxy_that_so_much_waits_for_that_nobody_is_read_fails_unless_it_goes_on() 
             }
         }
     }
+}
+
+#[test]
+fn what_comes_behind_an_answer_to_a_question_back_is_not_kept_from_whoever_asked() {
+    let mut bench = Bench::new(vec![everything()]);
+    // A tool is called, and begins a session of its own at the agent that called it.
+    bench.agent(json!({"id": "c", "method": "mcp/message", "params": {"serverId": "s", "requestId": "r", "method": "tools/call"}}));
+    let (index, called) = bench.turn();
+    let set_up = json!({"cwd": "/", "mcpServers": []});
+    let begin = request(Peer::Agent, Some(7), Some(called.ticket), "session/new", set_up);
+    bench.done(index, vec![begin]);
+    let new = bench.at_agent()[0]["id"].clone();
+    bench.agent(json!({"id": new, "result": {"sessionId": "child"}}));
+    let (index, begun) = bench.turn();
+    assert!(method(&begun).starts_with("response"));
+    let params = json!({"sessionId": "child", "prompt": []});
+    bench.done(
+        index,
+        vec![request(
+            Peer::Agent,
+            Some(8),
+            Some(called.ticket),
+            "session/prompt",
+            params,
+        )],
+    );
+    // What the session says comes while the call has no answer yet, and so does what it asks.
+    bench.agent(chunk("child", 1));
+    let (index, said) = bench.turn();
+    assert_eq!(method(&said), "session/update");
+    bench.done(index, Vec::new());
+    bench.agent(json!({"id": "q", "method": "session/request_permission", "params": {"sessionId": "child"}}));
+    let (_, asked) = bench.turn();
+    assert_eq!(method(&asked), "session/request_permission");
 }

@@ -1,9 +1,10 @@
 //! What the chain wants done outside of it.
 
 use super::{Driver, Event, READ_TIME, SILENCE};
-use crate::chain::{Effect, file_answer};
+use crate::chain::{Effect, file_answer, list_answer};
 use crate::connection::files;
 use crate::connection::timers::Due;
+use crate::file_list;
 use std::time::Instant;
 
 impl Driver {
@@ -51,6 +52,30 @@ impl Driver {
                 };
                 Event::HostAnswer(proxy, operation, file_answer(read))
             }),
+            Effect::ListFiles {
+                operation,
+                proxy,
+                directory,
+                request,
+            } => {
+                let (policy, record) = (
+                    self.slots[proxy].loaded.policy.clone(),
+                    self.slots[proxy].loaded.record.clone(),
+                );
+                self.apart(async move {
+                    let listed = tokio::task::spawn_blocking(move || {
+                        let begun = Instant::now();
+                        let listed = file_list::list(&directory, &request, &policy);
+                        record.work(u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX));
+                        listed
+                    });
+                    let listed = match tokio::time::timeout(READ_TIME, listed).await {
+                        Ok(listed) => listed.unwrap_or_else(|error| Err(std::io::Error::other(error))),
+                        Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
+                    };
+                    Event::HostAnswer(proxy, operation, list_answer(listed))
+                });
+            }
         }
     }
 }

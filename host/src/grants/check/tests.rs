@@ -80,6 +80,25 @@ fn commands_are_left_out_of_a_session_and_own_tools_stay() {
 }
 
 #[test]
+fn who_filters_tools_leaves_servers_out_and_adds_none() {
+    let server = |name: &str| json!({"name": name, "command": "x", "args": [], "env": []});
+    let before = json!({"cwd": "/p", "mcpServers": [server("a"), server("b"), server("c")]});
+    let after = json!({"cwd": "/q", "mcpServers": [server("c"), server("d"), server("a")]});
+    let (sent, what) = set_up(&["filter-tools"], &before, &after);
+    assert_eq!(
+        sent.unwrap(),
+        json!({"cwd": "/p", "mcpServers": [server("a"), server("c")]})
+    );
+    assert!(what.contains("add-mcp-servers"), "{what}");
+    let fewer = json!({"cwd": "/p", "mcpServers": [server("b")]});
+    let (sent, what) = set_up(&["filter-tools"], &before, &fewer);
+    assert_eq!((sent.unwrap(), what.as_str()), (fewer.clone(), ""));
+    let (sent, what) = set_up(&["offer-tools"], &before, &fewer);
+    assert_eq!(sent.unwrap(), before);
+    assert!(what.contains("put back"), "{what}");
+}
+
+#[test]
 fn an_own_server_carries_no_command_along() {
     let before = json!({"cwd": "/p", "mcpServers": []});
     let disguised = json!({"type": "acp", "name": "own", "id": "1", "command": "/bin/sh", "args": []});

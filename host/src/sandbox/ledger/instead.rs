@@ -3,7 +3,7 @@
 
 use super::super::bindings::consort::proxy::channel::Refusal;
 use super::{Ledger, Verdict};
-use crate::grants::{Policy, Right};
+use crate::grants::Right;
 use crate::message::{Change, Message, Notification, Peer, Request, Response, Sent, Ticket};
 
 impl Ledger {
@@ -22,7 +22,7 @@ impl Ledger {
         if self.policy.may(right, source, &method) {
             return Ok(());
         }
-        let missing = Policy::missing(right, source, &method);
+        let missing = self.policy.missing(right, source, &method);
         let reason = format!("{verb} `{}` needs {missing}", crate::log::named(&method));
         self.deny(source, &method, reason.clone());
         match holding.carried {

@@ -399,6 +399,17 @@ fn the_host_s_services_want_grants_where_they_reach_further_than_the_proxy() {
         let params = format!(r#"{{"sessionId":"{session}","path":"{path}"}}"#);
         assert_eq!(ask("host/file/read", &params), outcome, "{params}");
     }
+    for (session, path, outcome) in [
+        ("a", "", "sent"),
+        ("a", "./", "sent"),
+        ("a", "src", "other"),
+        ("a", "..", "other"),
+        ("b", "", "other"),
+    ] {
+        let params = format!(r#"{{"sessionId":"{session}","path":"{path}"}}"#);
+        assert_eq!(ask("host/file/list", &params), outcome, "{params}");
+    }
+    assert_eq!(ask("host/file/list", r#"{"sessionId":"a"}"#), "sent");
     assert_eq!(ask("host/state/get", r#"{"key":"a"}"#), "other");
     assert_eq!(ask("host/unheard_of", "{}"), "sent");
 }

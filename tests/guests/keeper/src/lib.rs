@@ -2,7 +2,8 @@
 //! and the answers back, byte for byte. Beyond that:
 //! - `_state/trap` panics;
 //! - `_state/count` adds one to the number under `count`, and answers with it;
-//! - `_state/both {"key": K, "value": V}` sets a key, asks for it before that is answered, and answers with what it got.
+//! - `_state/both {"key": K, "value": V}` sets a key, asks for it before that is answered, and answers with what it got;
+//! - `_file/list` is handed on in the same way.
 
 #![allow(clippy::panic, reason = "this is what the guest is for")]
 
@@ -14,7 +15,13 @@ pub struct Keeper;
 
 impl Proxy for Keeper {
     fn start(_config: Json) -> Result<(Self, Interests), String> {
-        Ok((Self, Interests::new().intercept(Client, "_state/*")))
+        Ok((
+            Self,
+            Interests::new()
+                .intercept(Client, "_state/*")
+                .intercept(Client, "_file/list")
+                .observe(Client, "session/new"),
+        ))
     }
 
     async fn request(&self, request: Request) -> Outcome {

@@ -1,0 +1,285 @@
+//! How servers are found and asked over ACP: the entries in the set-up of sessions, and `mcp/connect`, `mcp/message` and `mcp/disconnect` in
+//! both generations. The ids tell which server they belong to, so that a new instance of the proxy goes on with what agents know.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::rc::Rc;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::caller::{self, Caller, Severity, Way};
+use super::{Server, protocol};
+use crate::error::RpcError;
+use crate::json::Json;
+use crate::message::{Notification, Outcome, Request};
+use crate::peer::Peer;
+use crate::proxy::Work;
+
+/// Methods that set up a session.
+pub(crate) const SET_UPS: [&str; 4] = ["session/new", "session/load", "session/resume", "session/fork"];
+
+/// What an agent says to servers.
+pub(crate) const MESSAGES: &str = "mcp/*";
+
+/// Connections that are told of changes. More than any agent makes; those that are not among them work all the same.
+const MAX_CONNECTIONS: usize = 1024;
+
+/// The members that name a server, in the dialects of ACP.
+const SERVER_KEYS: [&str; 3] = ["/serverId", "/acpId", "/id"];
+
+/// Where the host tells which session a message belongs to.
+const SESSION: &str = "/_meta/consort~1sessionId";
+
+/// The servers of a proxy.
+pub(crate) struct Serving {
+    servers: Vec<Rc<Server>>,
+    connections: RefCell<VecDeque<Connection>>,
+    numbers: Cell<u64>,
+}
+
+/// A connection that an agent has made.
+struct Connection {
+    id: String,
+    /// The least that lines for its log have to matter.
+    least: Severity,
+}
+
+/// As much of an entry of `mcpServers` as has to be known.
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(default)]
+    name: String,
+}
+
+impl Serving {
+    pub(crate) fn new(servers: Vec<Rc<Server>>) -> Rc<Self> {
+        let serving = Rc::new(Self {
+            servers,
+            connections: RefCell::default(),
+            numbers: Cell::default(),
+        });
+        for (place, server) in serving.servers.iter().enumerate() {
+            *server.shared.serving.borrow_mut() = Rc::downgrade(&serving);
+            server.shared.place.set(place);
+        }
+        serving
+    }
+
+    /// Does what a request wants of the servers: adds them to a session's set-up, or answers. Gives it back if something is left to be
+    /// done with it.
+    pub(crate) fn request(self: &Rc<Self>, request: Request) -> Result<Work, Request> {
+        match (request.source(), request.method()) {
+            (Peer::Client, method) if SET_UPS.contains(&method) => match self.declare(request.params()) {
+                Ok(()) => Err(request),
+                Err(error) => {
+                    crate::warn!("the MCP servers are not in this session: {error}");
+                    Err(request)
+                }
+            },
+            (Peer::Agent, "mcp/connect" | "mcp/message" | "mcp/disconnect") => {
+                let Some(place) = self.asked(request.params()) else {
+                    return Err(request);
+                };
+                let serving = self.clone();
+                Ok(Box::pin(async move { serving.answer(place, request).await }))
+            }
+            _ => Err(request),
+        }
+    }
+
+    /// Takes a notification for one of the servers. Gives it back if it is for somebody else.
+    pub(crate) fn notification(&self, notification: Notification) -> Result<Work, Notification> {
+        let ours = notification.source() == Peer::Agent
+            && matches!(notification.method(), "mcp/message" | "mcp/disconnect")
+            && self.asked(notification.params()).is_some();
+        if !ours {
+            return Err(notification);
+        }
+        if notification.method() == "mcp/disconnect" {
+            self.disconnect(notification.params());
+        }
+        // Servers here need not be told of anything: who gives a request up cancels it.
+        Ok(Box::pin(async { notification.discard() }))
+    }
+
+    /// Adds the servers to a set-up.
+    fn declare(&self, params: &Json) -> Result<(), crate::json::JsonError> {
+        let mut names: Vec<String> = match params.size("/mcpServers") {
+            None => {
+                params.add("/mcpServers", crate::json::Raw("[]"))?;
+                Vec::new()
+            }
+            Some(_) => {
+                let entries: Vec<Entry> = params.decode_at("/mcpServers")?;
+                entries.into_iter().map(|entry| entry.name).collect()
+            }
+        };
+        for server in &self.servers {
+            let mut name = server.name.clone();
+            let mut number = 1;
+            // Agents tell servers apart by their names.
+            while names.contains(&name) {
+                number += 1;
+                name = format!("{}-{number}", server.name);
+            }
+            let id = match server.each_session {
+                true => format!("{}@{}", server_id(server), self.fresh()),
+                false => server_id(server),
+            };
+            let entry = json!({"type": "acp", "name": name, "id": id, "serverId": id});
+            params.add("/mcpServers/-", Json::encode(&entry)?)?;
+            names.push(name);
+        }
+        Ok(())
+    }
+
+    /// The place of the server that params name, by its own id or by a connection to it.
+    fn asked(&self, params: &Json) -> Option<usize> {
+        let named = SERVER_KEYS.iter().find_map(|key| params.string(key));
+        let id = params.string("/connectionId").or(named)?;
+        self.servers.iter().position(|server| {
+            let rest = id.strip_prefix(&server_id(server));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['@', '#']))
+        })
+    }
+
+    async fn answer(&self, place: usize, request: Request) -> Outcome {
+        let Some(server) = self.servers.get(place) else {
+            return request.forward();
+        };
+        match request.method() {
+            "mcp/connect" => {
+                let connection = format!("{}#{}", server_id(server), self.fresh());
+                let mut connections = self.connections.borrow_mut();
+                if connections.len() >= MAX_CONNECTIONS {
+                    connections.pop_front();
+                }
+                connections.push_back(Connection {
+                    id: connection.clone(),
+                    least: 0,
+                });
+                drop(connections);
+                request.reply(Json::encode(&json!({"connectionId": connection}))?)
+            }
+            "mcp/disconnect" => {
+                self.disconnect(request.params());
+                request.reply(Json::encode(&json!({}))?)
+            }
+            _ => {
+                let params = request.params();
+                let method = params.string("/method").unwrap_or_default();
+                let inner = match params.get("/params") {
+                    Some(inner) => inner,
+                    None => Json::encode(&json!({}))?,
+                };
+                let connection = params.string("/connectionId");
+                let stateless = connection.is_none();
+                if let (Some(connection), "logging/setLevel") = (&connection, method.as_str()) {
+                    self.set_level(connection, &inner)?;
+                    drop(inner);
+                    return request.reply(Json::encode(&json!({}))?);
+                }
+                let least = match &connection {
+                    Some(connection) => Some(self.least(connection)),
+                    None => protocol::log_level(&inner).and_then(|level| caller::severity(&level)),
+                };
+                let text = |pointer| params.string(pointer).unwrap_or_default();
+                let caller = Caller {
+                    session: params.string(SESSION).or_else(|| params.string("/sessionId")),
+                    way: match connection {
+                        Some(connection) => Way::Connection(connection),
+                        None => Way::Request {
+                            server: text("/serverId"),
+                            request: text("/requestId"),
+                        },
+                    },
+                    progress: inner.decode_at("/_meta/progressToken").ok(),
+                    least,
+                };
+                let outcome = protocol::answer(server, &method, &inner, caller).await;
+                drop(inner);
+                match (outcome, stateless) {
+                    (Ok(result), false) => request.reply(Json::encode(&result)?),
+                    (Err(error), false) => Err(error),
+                    (Ok(result), true) => request.reply(Json::encode(&json!({"result": result}))?),
+                    (Err(error), true) => request.reply(wrapped(error)?),
+                }
+            }
+        }
+    }
+
+    fn disconnect(&self, params: &Json) {
+        let connection = params.string("/connectionId");
+        self.connections
+            .borrow_mut()
+            .retain(|one| Some(&one.id) != connection.as_ref());
+    }
+
+    /// The agent says which lines it wants for its log from now on.
+    fn set_level(&self, connection: &str, params: &Json) -> Result<(), RpcError> {
+        let level = params.string("/level").unwrap_or_default();
+        let Some(least) = caller::severity(&level) else {
+            return Err(RpcError::invalid_params(format!("MCP has no level `{level}`")));
+        };
+        let mut connections = self.connections.borrow_mut();
+        if let Some(connection) = connections.iter_mut().find(|one| one.id == connection) {
+            connection.least = least;
+        }
+        Ok(())
+    }
+
+    /// What lines for the log have to matter there. Whoever has never said so gets all.
+    fn least(&self, connection: &str) -> Severity {
+        let connections = self.connections.borrow();
+        let known = connections.iter().find(|one| one.id == connection);
+        known.map_or(0, |connection| connection.least)
+    }
+
+    /// Tells everybody who is connected to a server of a change.
+    pub(super) fn changed(&self, place: usize, method: &str) {
+        let Some(server) = self.servers.get(place) else { return };
+        let prefix = format!("{}#", server_id(server));
+        let connections = self.connections.borrow();
+        for connection in connections.iter().filter(|one| one.id.starts_with(&prefix)) {
+            if let Err(error) = caller::tell(&Way::Connection(connection.id.clone()), method, &json!({})) {
+                crate::debug!("{method} was not sent: {error}");
+            }
+        }
+    }
+
+    /// A name that no instance has given before.
+    fn fresh(&self) -> String {
+        let mut hasher = RandomState::new().build_hasher();
+        self.numbers.set(self.numbers.get() + 1);
+        hasher.write_u64(self.numbers.get());
+        format!("{:016x}", hasher.finish())
+    }
+}
+
+/// The same for every instance of the proxy.
+fn server_id(server: &Server) -> String {
+    format!("consort:{}", server.name.replace(['@', '#'], "_"))
+}
+
+/// An error of MCP inside of an answer of ACP.
+fn wrapped(error: RpcError) -> Result<Json, RpcError> {
+    let data = error.data();
+    let wrapped = Json::encode(&json!({"error": {"code": error.code(), "message": error.message()}}))?;
+    if let Some(data) = data {
+        wrapped.add("/error/data", &data)?;
+    }
+    Ok(wrapped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_were_never_given_are_given() {
+        let serving = Serving::new(Vec::new());
+        assert_ne!(serving.fresh(), serving.fresh());
+    }
+}
