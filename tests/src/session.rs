@@ -42,7 +42,12 @@ pub fn set_up(client: &mut Client, listener: &AgentListener) -> (Agent, Value) {
     let mut agent = listener.accept();
     let initialize = agent.expect();
     assert_eq!(initialize["method"], "initialize");
-    agent.answer(&initialize, &json!({"protocolVersion": 1, "agentCapabilities": {}}));
+    // It reaches MCP servers over ACP, so that they pass as they are.
+    let capabilities = json!({"mcpCapabilities": {"acp": true}});
+    agent.answer(
+        &initialize,
+        &json!({"protocolVersion": 1, "agentCapabilities": capabilities}),
+    );
     assert_eq!(client.expect()["id"], "init");
     client.send_json(&request("new", "session/new", &json!({"cwd": "/", "mcpServers": []})));
     let new = agent.expect();

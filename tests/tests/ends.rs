@@ -171,7 +171,7 @@ fn an_agent_that_wants_a_login_and_exits_is_started_again_by_the_client_alone() 
         let mut agent = listener.accept();
         let first = agent.expect();
         agent.answer(&first, &methods);
-        assert_eq!(client.expect()["result"], methods, "{}", chain.name);
+        assert_eq!(client.expect()["result"], chain.bridged(&methods), "{}", chain.name);
         client.send_json(&request(2, "session/new", &json!({"cwd": "/", "mcpServers": []})));
         let new = agent.expect();
         agent.send_json(&json!({"jsonrpc": "2.0", "id": new["id"], "error": refusal}));

@@ -277,7 +277,12 @@ fn initialized(stage: Stage) -> (Client, Agent, AgentListener, consort_tests::Di
     client.send_json(&request("init", "initialize", &json!({"protocolVersion": 1})));
     let mut agent = listener.accept();
     let initialize = agent.expect();
-    agent.answer(&initialize, &json!({"protocolVersion": 1, "agentCapabilities": {}}));
+    // Servers pass as they are then.
+    let capabilities = json!({"mcpCapabilities": {"acp": true}});
+    agent.answer(
+        &initialize,
+        &json!({"protocolVersion": 1, "agentCapabilities": capabilities}),
+    );
     client.expect();
     (client, agent, listener, home)
 }
@@ -325,7 +330,8 @@ fn servers_with_commands_and_addresses_are_left_out_of_every_set_up() {
 #[test]
 fn capabilities_are_put_back_in_both_directions() {
     let offer = json!({"protocolVersion": 1, "clientCapabilities": {"fs": {"readTextFile": true}, "terminal": false}});
-    let answer = json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": false}});
+    let capabilities = json!({"loadSession": false, "mcpCapabilities": {"acp": true}});
+    let answer = json!({"protocolVersion": 1, "agentCapabilities": capabilities});
     let raised = json!({"pass": {"id": 7, "edits": [
         ["/protocolVersion", 2],
         ["/clientCapabilities/terminal", true],

@@ -173,6 +173,9 @@ fn unknown_members_of_the_envelope_harm_nothing() {
     }
 }
 
+/// An answer to `initialize` that has nothing to be added to.
+const RESULT: &str = r#"{"protocolVersion":1,"agentCapabilities":{"mcpCapabilities":{"acp":true}}}"#;
+
 #[test]
 fn lines_may_end_with_a_carriage_return_and_be_blank() {
     for chain in every(10, &["session/prompt"]) {
@@ -183,14 +186,14 @@ fn lines_may_end_with_a_carriage_return_and_be_blank() {
         let first = agent.expect_line();
         agent.send_raw(
             format!(
-                "\n\r\n{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"protocolVersion\":1}}}}\r\n\r\n",
+                "\n\r\n{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{RESULT}}}\r\n\r\n",
                 id(&first)
             )
             .as_bytes(),
         );
         assert_eq!(
             client.expect_line(),
-            r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}"#
+            format!(r#"{{"jsonrpc":"2.0","id":1,"result":{RESULT}}}"#)
         );
         client.send_raw(format!("{}\r\n", prompt(2, "go")).as_bytes());
         let line = agent.expect_line();

@@ -133,7 +133,12 @@ fn abilities(grants: &str, expected: &[&str]) -> BTreeSet<String> {
     let mut agent = listener.accept();
     let initialize = agent.expect();
     note("raise capabilities", initialize["params"] != offer);
-    agent.answer(&initialize, &json!({"protocolVersion": 1, "agentCapabilities": {}}));
+    // Servers pass as they are then.
+    let capabilities = json!({"mcpCapabilities": {"acp": true}});
+    agent.answer(
+        &initialize,
+        &json!({"protocolVersion": 1, "agentCapabilities": capabilities}),
+    );
     answered(|| client.expect(), "init");
     let set_up = json!({"cwd": "/", "mcpServers": []});
     client.send_json(&request("new", "session/new", &set_up));

@@ -302,7 +302,7 @@ fn initialize_goes_on_once_and_is_answered_by_the_agent() {
         client.send_json(&request(1, "initialize", &json!({"protocolVersion": 1})));
         let mut agent = listener.accept();
         let initialize = agent.expect();
-        let result = json!({"protocolVersion": 1, "agentCapabilities": {}});
+        let result = json!({"protocolVersion": 1, "agentCapabilities": {"mcpCapabilities": {"acp": true}}});
         agent.answer(&initialize, &result);
         assert_eq!(client.expect()["result"], result, "{actions}");
         client.send_json(&notification("_marker", &json!({})));

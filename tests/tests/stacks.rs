@@ -274,9 +274,10 @@ fn initialize_again_reaches_the_agent_again(_: &Stack, client: &mut Client, agen
     client.send_json(&request("again", "initialize", &params));
     let line = agent.expect();
     assert_eq!((&line["method"], &line["params"]), (&json!("initialize"), &params));
-    agent.answer(&line, &json!({"protocolVersion": 1, "z": []}));
+    let result = json!({"protocolVersion": 1, "agentCapabilities": {"mcpCapabilities": {"acp": true}}, "z": []});
+    agent.answer(&line, &result);
     assert_eq!(
         client.expect(),
-        json!({"jsonrpc": "2.0", "id": "again", "result": {"protocolVersion": 1, "z": []}})
+        json!({"jsonrpc": "2.0", "id": "again", "result": result})
     );
 }
