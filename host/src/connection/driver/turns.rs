@@ -30,16 +30,17 @@ impl Driver {
             let Some((index, mut turn)) = self.router.next_turn() else {
                 return;
             };
-            match self.slots[index].ahead.take(turn.ticket) {
-                Some(result) => {
-                    self.router.tell_later(index, turn.closed);
-                    self.turn_from_ahead(index, result);
-                }
-                None if self.slots[index].ahead.is_away() => {
-                    self.router.tell_later(index, std::mem::take(&mut turn.closed));
-                    self.slots[index].ahead.wait(turn);
-                }
-                None => self.take_turn(index, turn).await,
+            let ahead = &mut self.slots[index].ahead;
+            let result = ahead.take(turn.ticket);
+            if result.is_none() && !ahead.is_away() {
+                self.take_turn(index, turn).await;
+                continue;
+            }
+            // The instance had this turn before the chain knew what has ended.
+            self.router.tell_later(index, std::mem::take(&mut turn.closed));
+            match result {
+                Some(result) => self.turn_from_ahead(index, result),
+                None => self.slots[index].ahead.wait(turn),
             }
         }
     }
