@@ -106,4 +106,6 @@ fn codex_with_a_model_behind_two_proxies() {
     assert!(asked.contains("Speak like a pirate."), "the context reached the model");
     assert!(asked.contains("My key is [redacted:"), "the key was masked");
     assert!(!asked.contains(SECRET), "the key did not reach the model");
+    // Killed with the test, Consort could not end it.
+    client.end();
 }

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 /// What goes through the tool.
 const TEXT: &str = "héllo from the sandbox";
 
-/// `consort run` with a proxy that offers tools, in front of an agent; and the trace of what it says.
+/// `consort run` with a proxy that offers tools, in front of an agent; and the trace of what it says. Each test ends it: killed, it could not
+/// end the agent.
 fn offering(agent: &[OsString]) -> (Command, Directory, PathBuf) {
     let directory = Directory::new();
     let trace = directory.path().join("trace");
@@ -74,6 +75,7 @@ fn codex_over_http() {
             .unwrap()
             .contains(r#""url":"http://127.0.0.1:"#)
     );
+    client.end();
 }
 
 #[test]
@@ -105,6 +107,7 @@ fn copilot_over_http() {
             .unwrap()
             .contains(r#""url":"http://127.0.0.1:"#)
     );
+    client.end();
 }
 
 #[test]
@@ -119,4 +122,5 @@ fn elizacp_over_a_server_that_it_starts() {
     let said = conversation.turn("Use tool offers::session with {}");
     assert!(said.contains("session"), "{said}");
     assert!(fs::read_to_string(trace).unwrap().contains("mcp-shim"));
+    client.end();
 }
