@@ -38,8 +38,9 @@ const MAX_LARGE: usize = 2;
 const MAX_SERVED: usize = 10_000;
 const MAX_SAME: usize = 8;
 
-/// JSON-RPC's code for a fault of whoever answers.
+/// JSON-RPC's code for a fault of whoever answers, and the one for what was given up.
 const INTERNAL: i64 = -32603;
+const CANCELLED: i64 = -32800;
 
 /// What a large message takes of the room for such.
 type Room = Option<Arc<OwnedSemaphorePermit>>;
@@ -83,6 +84,9 @@ pub const SECRET: &str = "CONSORT_MCP_SECRET";
 /// The member of ACP's `_meta` that says which session a message belongs to.
 pub(crate) const SESSION: &str = "consort/sessionId";
 
+/// What the ids of requests for connections have behind the prefix.
+const CONNECT: &str = "connect-";
+
 /// The command of a shim.
 pub const SHIM: &str = "mcp-shim";
 
@@ -91,7 +95,7 @@ struct Shared {
     /// By the hash of their secret.
     served: Mutex<HashMap<blake3::Hash, Arc<Served>>>,
     /// Requests to the chain that wait for their answers.
-    asked: Mutex<HashMap<Id, oneshot::Sender<Outcome>>>,
+    asked: Mutex<Questions>,
     /// Whom the messages of an MCP connection, or those that belong to a request without one, are for.
     connections: Mutex<HashMap<String, Weak<Client>>>,
     to_chain: mpsc::Sender<Said>,
@@ -99,6 +103,31 @@ struct Shared {
     /// What the ids of requests begin with: no agent can guess it, so none of its own has it.
     prefix: String,
     numbers: AtomicU64,
+}
+
+/// Requests to the chain that wait for their answers.
+#[derive(Default)]
+struct Questions {
+    waiting: HashMap<Id, Waits>,
+    /// Nobody answers any more.
+    is_over: bool,
+}
+
+impl Questions {
+    /// One more; says whether it can have an answer.
+    fn add(&mut self, id: &Id, waits: Waits) -> bool {
+        if !self.is_over {
+            self.waiting.insert(id.clone(), waits);
+        }
+        !self.is_over
+    }
+}
+
+/// Who waits for an answer.
+struct Waits {
+    answer: oneshot::Sender<Outcome>,
+    /// Whose connection is asked for.
+    connects: Option<Arc<Client>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -148,7 +177,7 @@ impl Bridge {
         let entry = match transport {
             Transport::Http => {
                 let port = self.port()?;
-                // Agents that drop the header are let in by the path, which nobody else knows either.
+                // Agents that drop the header are let in by the path, as long as nobody has shown the token.
                 json!({
                     "type": "http",
                     "name": server.name,
@@ -232,6 +261,8 @@ impl Bridge {
 
     /// The agent is gone, and so is everything that it used.
     pub fn agent_ended(&mut self) {
+        // What it was that has asked, nobody answers it.
+        lock(&self.shared.asked).waiting.clear();
         self.end(|_| true);
     }
 
@@ -259,17 +290,21 @@ impl Bridge {
         id.as_json().starts_with(&self.shared.prefix)
     }
 
-    /// An answer to a request that came from here.
+    /// An answer to a request that came from here. A new connection is known from now on, so that what its server says next finds its way;
+    /// one that nobody waits for any more ends at once.
     pub fn answer(&self, id: &Id, outcome: &Outcome) {
-        if let Some(waits) = lock(&self.shared.asked).remove(id) {
-            // It may have been given up.
-            let _ = waits.send(outcome.clone());
+        let waits = lock(&self.shared.asked).waiting.remove(id);
+        let result = outcome.as_ref().ok().filter(|_| self.shared.is_connect(id));
+        if let Some(connection) = result.and_then(|result| scan::string_member(result, "connectionId")) {
+            let client = waits.as_ref().and_then(|waits| waits.connects.as_ref());
+            if !client.is_some_and(|client| client.connected(&self.shared, &connection)) {
+                self.shared.disconnect(&connection);
+            }
         }
-    }
-
-    /// Whether a message for the agent is for one of the clients here.
-    pub fn takes(&self, method: &str, params: Option<&Text>) -> bool {
-        method.starts_with("mcp/") && self.client(params).is_some()
+        if let Some(waits) = waits {
+            // It may have been given up.
+            let _ = waits.answer.send(outcome.clone());
+        }
     }
 
     fn client(&self, params: Option<&Text>) -> Option<Arc<Client>> {
@@ -285,16 +320,23 @@ impl Bridge {
 
     /// A request (with the number of its call) or a notification of a server to its client.
     pub fn say(&self, call: Option<&str>, method: &str, params: Option<&Text>) {
-        let Some(client) = self.client(params) else { return };
-        match method {
-            "mcp/message" => client.hear(&self.shared, call, params),
-            "mcp/disconnect" => client.end(&self.shared),
-            _ => self.shared.answered(
-                call,
-                Err(error_text(-32601, "MCP clients have no such method", None)),
+        let (Some(client), Some(params)) = (self.client(params), params) else {
+            let outcome = Err(error_text(
+                INTERNAL,
+                "the MCP connection is over, or was never there",
                 None,
-            ),
-        }
+            ));
+            return self.shared.answered(call, outcome, None);
+        };
+        let outcome = match method {
+            "mcp/message" => return client.hear(&self.shared, call, params),
+            "mcp/disconnect" => {
+                client.end(&self.shared);
+                Ok(Text::of(&json!({})))
+            }
+            _ => Err(error_text(-32601, "MCP clients have no such method", None)),
+        };
+        self.shared.answered(call, outcome, None);
     }
 
     /// A server gives a request up that it has sent to its client.
@@ -304,7 +346,7 @@ impl Bridge {
             .filter_map(Weak::upgrade)
             .collect();
         for client in clients {
-            client.give_up(call);
+            client.give_up(&self.shared, call);
         }
     }
 }
@@ -316,9 +358,11 @@ fn request_key(server: &str, request: &str) -> String {
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        if let Some((_, task)) = self.listening.take() {
-            task.abort();
-        }
+        let mut asked = lock(&self.shared.asked);
+        asked.is_over = true;
+        asked.waiting.clear();
+        drop(asked);
+        self.end(|_| true);
     }
 }
 
@@ -338,14 +382,53 @@ impl Shared {
         self.to_chain.send(Said { message, _room: room }).await.is_ok()
     }
 
+    /// Whether the request of this id asks for a connection.
+    fn is_connect(&self, id: &Id) -> bool {
+        let rest = id.as_json().strip_prefix(&self.prefix);
+        rest.is_some_and(|rest| rest.starts_with(CONNECT))
+    }
+
+    /// Asks a server for a connection of this client.
+    async fn connect(&self, client: &Arc<Client>, params: Text) -> Outcome {
+        let name = format!("{CONNECT}{}", self.number());
+        self.question(&name, Some(client), "mcp/connect", params, None).await
+    }
+
+    /// Tells a server that nobody uses a connection any more.
+    fn disconnect(self: &Arc<Self>, connection: &str) {
+        if lock(&self.asked).is_over {
+            return;
+        }
+        let (shared, params) = (self.clone(), Text::of(&json!({ "connectionId": connection })));
+        tokio::spawn(async move { shared.ask("mcp/disconnect", params, None).await });
+    }
+
     /// Asks the chain for something, as the agent would. Giving this up gives the request up.
     async fn ask(&self, method: &str, params: Text, room: Room) -> Outcome {
-        let number = self.number();
-        let Some(id) = Id::parse(&format!("{}{number}\"", self.prefix)) else {
+        let name = self.number().to_string();
+        self.question(&name, None, method, params, room).await
+    }
+
+    async fn question(
+        &self,
+        name: &str,
+        connects: Option<&Arc<Client>>,
+        method: &str,
+        params: Text,
+        room: Room,
+    ) -> Outcome {
+        let gone = || Err(error_text(INTERNAL, "the connection is over", None));
+        let Some(id) = Id::parse(&format!("{}{name}\"", self.prefix)) else {
             return Err(error_text(INTERNAL, "an id of Consort's cannot be read", None));
         };
         let (answer, answered) = oneshot::channel();
-        lock(&self.asked).insert(id.clone(), answer);
+        let waits = Waits {
+            answer,
+            connects: connects.cloned(),
+        };
+        if !lock(&self.asked).add(&id, waits) {
+            return gone();
+        }
         let mut asked = Asked {
             shared: self,
             id: id.clone(),
@@ -357,7 +440,6 @@ impl Shared {
             method,
             params: Some(params),
         };
-        let gone = || Err(error_text(INTERNAL, "the connection is over", None));
         if !self.send(request, room).await {
             asked.open = false;
             return gone();
@@ -392,7 +474,7 @@ struct Asked<'a> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        lock(&self.shared.asked).remove(&self.id);
+        lock(&self.shared.asked).waiting.remove(&self.id);
         if !self.open {
             return;
         }
@@ -411,5 +493,22 @@ impl Drop for Asked<'_> {
             },
         );
         tokio::spawn(async move { to_chain.send(said).await });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_bridge_that_is_gone() {
+        let (bridge, mut messages) = Bridge::new().unwrap();
+        let shared = bridge.shared.clone();
+        let asking = tokio::spawn(async move { shared.ask("mcp/message", Text::of(&json!({})), None).await });
+        assert!(messages.recv().await.is_some());
+        let shared = bridge.shared.clone();
+        drop(bridge);
+        assert!(asking.await.unwrap().is_err());
+        assert!(shared.ask("mcp/message", Text::of(&json!({})), None).await.is_err());
     }
 }

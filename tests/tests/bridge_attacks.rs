@@ -33,8 +33,9 @@ fn dial(server: &Server) -> TcpStream {
 fn head(server: &Server, method: &str, url: &str) -> String {
     let path = url.splitn(4, '/').nth(3).unwrap();
     format!(
-        "{method} /{path} HTTP/1.1\r\nHost: {}\r\nAccept: text/event-stream\r\n",
-        server.address()
+        "{method} /{path} HTTP/1.1\r\nHost: {}\r\nAuthorization: {}\r\nAccept: text/event-stream\r\n",
+        server.address(),
+        server.authorization
     )
 }
 
@@ -62,8 +63,10 @@ fn open_many() {
 #[test]
 fn nobody_comes_in_without_the_secret() {
     let (_client, _agent, server) = start_over_http();
-    let session = server.connect();
     let ping = request(1, "ping", &json!({})).to_string();
+    let by_path = || send("POST", &server.url, &[JSON], ping.as_bytes()).status;
+    assert_eq!(by_path(), 200, "an agent that drops the header");
+    let session = server.connect();
     let port = server.address().rsplit_once(':').unwrap().1.to_owned();
     let (base, secret) = server.url.rsplit_once('/').unwrap();
     let url = server.url.clone();
@@ -71,19 +74,25 @@ fn nobody_comes_in_without_the_secret() {
     let (elsewhere, page) = (format!("evil.example:{port}"), format!("http://evil.example:{port}"));
     let resolved = format!("127.0.0.1.evil.example:{port}");
     let known = ("Mcp-Session-Id", session.id.as_str());
+    let bearer = ("Authorization", server.authorization.as_str());
     for (what, url, headers, status) in [
         ("no secret", base.to_owned() + "/", vec![known], 401),
         ("a guess", guessed, vec![known], 401),
         ("another path", format!("{url}/x"), vec![], 401),
         ("a wrong bearer", url.clone(), vec![("Authorization", "Bearer 0")], 401),
         ("another scheme", url.clone(), vec![("Authorization", "Basic 0")], 401),
-        ("no bearer but the path", url.clone(), vec![], 200),
+        ("the path of one who has shown a bearer", url.clone(), vec![], 401),
         ("another name", url.clone(), vec![("Host", elsewhere.as_str())], 403),
         ("a longer name", url.clone(), vec![("Host", resolved.as_str())], 403),
         ("no port", url.clone(), vec![("Host", "127.0.0.1")], 403),
         ("a page of elsewhere", url.clone(), vec![("Origin", page.as_str())], 403),
         ("a page without origin", url.clone(), vec![("Origin", "null")], 403),
-        ("a guessed session", url.clone(), vec![("Mcp-Session-Id", "0")], 404),
+        (
+            "a guessed session",
+            url.clone(),
+            vec![bearer, ("Mcp-Session-Id", "0")],
+            404,
+        ),
     ] {
         let mut headers = headers;
         headers.push(JSON);

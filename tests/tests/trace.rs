@@ -306,3 +306,47 @@ fn a_file_that_is_no_trace_is_left_alone() {
     assert!(outcome.error.contains("is no trace"), "{outcome:?}");
     assert_eq!(std::fs::read_to_string(file).expect("it is there"), "keep me");
 }
+
+#[test]
+fn the_secrets_of_bridged_servers_are_not_in_a_trace() {
+    for reached in [json!({"http": true}), json!({})] {
+        let directory = Directory::new();
+        let trace = directory.path().join("t.jsons");
+        let listener = AgentListener::new();
+        let options: [OsString; 2] = ["--trace".into(), trace.clone().into()];
+        let mut client = Client::in_front_of(&listener, &options);
+        client.send_json(&request("init", "initialize", &json!({"protocolVersion": 1})));
+        let mut agent = listener.accept();
+        let initialize = agent.expect();
+        let capabilities = json!({"mcpCapabilities": reached});
+        agent.answer(
+            &initialize,
+            &json!({"protocolVersion": 1, "agentCapabilities": capabilities}),
+        );
+        client.expect();
+        let servers = json!([{"type": "acp", "name": "own", "serverId": "own"}]);
+        client.send_json(&request(
+            "new",
+            "session/new",
+            &json!({"cwd": "/", "mcpServers": servers}),
+        ));
+        let new = agent.expect();
+        let entry = &new["params"]["mcpServers"][0];
+        let secrets = match entry["type"].as_str() {
+            Some("http") => vec![
+                entry["url"].as_str().unwrap().rsplit('/').next().unwrap(),
+                entry["headers"][0]["value"].as_str().unwrap(),
+            ],
+            _ => vec![entry["env"][0]["value"].as_str().unwrap()],
+        };
+        agent.answer(&new, &json!({"sessionId": SESSION}));
+        client.expect();
+        client.close_input();
+        client.wait();
+        let text = std::fs::read_to_string(&trace).unwrap();
+        assert!(text.contains("[REDACTED]"), "{text}");
+        for secret in secrets {
+            assert!(secret.len() >= 32 && !text.contains(secret), "{secret}");
+        }
+    }
+}

@@ -51,11 +51,11 @@ impl EventLog {
         }
     }
 
-    /// Adds a message.
-    pub(super) fn push(&self, message: &str) {
+    /// Adds a message; says whether it is on its way.
+    pub(super) fn push(&self, message: &str) -> bool {
         let mut state = lock(&self.state);
         if state.ended {
-            return;
+            return false;
         }
         // A line break ends it wherever it goes, and JSON has none outside of its strings that means anything.
         let event = Bytes::from(message.replace(['\n', '\r'], " "));
@@ -69,6 +69,7 @@ impl EventLog {
         }
         drop(state);
         self.more.notify_waiters();
+        true
     }
 
     /// Nothing more comes.
@@ -84,6 +85,11 @@ impl EventLog {
 
     pub(super) fn has_ended(&self) -> bool {
         lock(&self.state).ended
+    }
+
+    /// Whether somebody has begun to read, and more may come.
+    pub(super) fn is_heard(&self) -> bool {
+        self.reader.load(Ordering::Relaxed) > 0 && !self.has_ended()
     }
 
     /// Begins to read, at this event or at the first that nobody has read. Who has read before gets nothing more.

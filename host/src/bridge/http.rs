@@ -219,7 +219,7 @@ struct Caller {
 async fn connected(shared: &Arc<Shared>, served: &Arc<Served>, method: &str) -> Result<Caller, Text> {
     if method == "initialize" {
         let id = secret().map_err(|error| error_text(INTERNAL, &error.to_string(), None))?;
-        let client = Client::connect(shared, served.clone(), false).await?;
+        let client = Client::connect(shared, served.clone(), false, None).await?;
         if let Some(one) = served.add(&id, client.clone()) {
             one.end(shared);
         }
@@ -232,7 +232,7 @@ async fn connected(shared: &Arc<Shared>, served: &Arc<Served>, method: &str) -> 
     let client = match served.plain() {
         Some(client) => client,
         None => {
-            let client = Client::connect(shared, served.clone(), true).await?;
+            let client = Client::connect(shared, served.clone(), true, None).await?;
             let kept = served.set_plain(client.clone());
             if !kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, &client)) {
                 client.end(shared);
@@ -261,6 +261,8 @@ async fn asked(
     let streams = accepted.is_some_and(|accepted| accepted.contains(EVENTS));
     let stream = client.new_stream();
     let is_primed = is_known && client.is_primed();
+    // From now on it counts as one that is read.
+    let cursor = streams.then(|| stream.read(None));
     let begin = |request| client.begin(shared, request, &stream);
     let begun: Vec<Asking> = requests.into_iter().map(begin).collect();
     let work = {
@@ -270,7 +272,8 @@ async fn asked(
             let mut answers = Vec::new();
             while let Some(answer) = asked.join_next().await {
                 match answer {
-                    Ok(answer) if streams => stream.push(&answer),
+                    // Whoever reads too little has lost it.
+                    Ok(answer) if streams => drop(stream.push(&answer)),
                     Ok(answer) => answers.push(answer),
                     Err(error) => tracing::error!("a request to an MCP server came to nothing: {error}"),
                 }
@@ -285,13 +288,12 @@ async fn asked(
     // It goes on when the connection breaks, if the client may come back for the answer.
     let work = tokio::spawn(work);
     let ends_with_this = (!is_known).then(|| EndsWithThis(work.abort_handle()));
-    let mut answer = if streams {
-        events(is_primed, stream.clone(), stream.read(None), ends_with_this)
-    } else {
-        match work.await {
+    let mut answer = match cursor {
+        Some(cursor) => events(is_primed, stream, cursor, ends_with_this),
+        None => match work.await {
             Ok(answers) if !answers.is_empty() => body_of(StatusCode::OK, JSON, message::together(&answers, is_batch)),
             _ => plain(StatusCode::INTERNAL_SERVER_ERROR, "there is no answer"),
-        }
+        },
     };
     if let Some(id) = new.and_then(|id| HeaderValue::from_str(&id).ok()) {
         answer.headers_mut().insert(SESSION_ID, id);

@@ -25,6 +25,8 @@ struct State {
     clients: Vec<(blake3::Hash, Arc<Client>)>,
     /// The client of requests that make no connection.
     plain: Option<Arc<Client>>,
+    /// Whether its bearer token was shown.
+    was_shown: bool,
     over: bool,
 }
 
@@ -42,14 +44,20 @@ impl Served {
         }
     }
 
-    /// Whether whoever shows this may come in. Hashes are compared in a time that tells nothing.
+    /// Whether whoever shows this may come in. Some agents drop the header; from one that was seen to send it, it is demanded. Hashes are
+    /// compared in a time that tells nothing.
     pub(super) fn lets_in(&self, authorization: Option<&str>) -> bool {
-        authorization.is_none_or(|shown| {
-            let bearer = shown
-                .split_once(' ')
-                .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-            bearer.is_some_and(|(_, token)| blake3::hash(token.trim().as_bytes()) == self.bearer)
-        })
+        let Some(shown) = authorization else {
+            return !lock(&self.state).was_shown;
+        };
+        let bearer = shown
+            .split_once(' ')
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let is_right = bearer.is_some_and(|(_, token)| blake3::hash(token.trim().as_bytes()) == self.bearer);
+        if is_right {
+            lock(&self.state).was_shown = true;
+        }
+        is_right
     }
 
     pub(super) fn session(&self) -> Option<Arc<str>> {

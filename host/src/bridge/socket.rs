@@ -3,7 +3,7 @@
 
 use super::client::{Asking, Client};
 use super::door::{self, Guest};
-use super::event_log::EventLog;
+use super::event_log::{Cursor, EventLog};
 use super::message::{self, Kind, MAX_MESSAGE, Request, Sent, failure};
 use super::served::{Served, secret};
 use super::{INTERNAL, LARGE, Room, Shared, lock};
@@ -107,8 +107,9 @@ async fn serve(stream: UnixStream, guest: Guest, shared: Arc<Shared>) {
         asked: JoinSet::new(),
     };
     let log = shim.log.clone();
+    let cursor = log.read(None);
     tokio::select! {
-        () = written(&log, write) => {}
+        () = written(&log, cursor, write) => {}
         () = async {
             shim.hear(reader).await;
             shim.end_asking().await;
@@ -130,8 +131,7 @@ async fn first_line(reader: &mut BufReader<OwnedReadHalf>) -> Option<Vec<u8>> {
 }
 
 /// Writes what is said, until its end.
-async fn written(log: &EventLog, mut write: OwnedWriteHalf) {
-    let mut cursor = log.read(None);
+async fn written(log: &EventLog, mut cursor: Cursor, mut write: OwnedWriteHalf) {
     while let Some((_, message)) = log.next(&mut cursor).await {
         if write.write_all(&message).await.is_err() || write.write_all(b"\n").await.is_err() {
             return;
@@ -184,7 +184,12 @@ impl Shim {
     }
 
     fn refuse(&self, id: &str, code: i64, reason: &str) {
-        self.log.push(&failure(id, &(code, reason.to_owned())));
+        self.says(&failure(id, &(code, reason.to_owned())));
+    }
+
+    fn says(&self, message: &str) {
+        // One that reads nothing any more ends.
+        let _ = self.log.push(message);
     }
 
     async fn line(&mut self, line: Line, room: Room) {
@@ -205,7 +210,7 @@ impl Shim {
         drop(line);
         let (parts, is_batch) = match sent.and_then(|sent| sent.parts(takes_batches, room)) {
             Ok(parts) => parts,
-            Err(wrong) => return self.log.push(&failure("null", &wrong)),
+            Err((code, reason)) => return self.refuse("null", code, &reason),
         };
         let mut requests = Vec::new();
         for part in parts {
@@ -219,7 +224,7 @@ impl Shim {
         let Some(first) = requests.first() else { return };
         match self.connected().await {
             Ok(client) => self.ask(&client, requests, is_batch),
-            Err(error) => self.log.push(&message::answer(first.id.get(), &Err(error))),
+            Err(error) => self.says(&message::answer(first.id.get(), &Err(error))),
         }
     }
 
@@ -229,8 +234,7 @@ impl Shim {
             return Ok(client.clone());
         }
         let id = secret().map_err(|error| error_text(INTERNAL, &error.to_string(), None))?;
-        let client = Client::connect(&self.shared, self.served.clone(), false).await?;
-        client.hears_over(&self.log);
+        let client = Client::connect(&self.shared, self.served.clone(), false, Some(&self.log)).await?;
         if let Some(one) = self.served.add(&id, client.clone()) {
             one.end(&self.shared);
         }

@@ -5,7 +5,7 @@ use super::conductor::Role;
 use super::parcel::{CallId, Edge};
 use super::router::Router;
 use crate::bridge::{AcpServer, Bridge, Transport};
-use crate::grants::is_setup;
+use crate::grants::{is_mcp, is_setup};
 use crate::message::Outcome;
 use crate::wire::edit::{self, Edit};
 use crate::wire::envelope::Id;
@@ -13,7 +13,7 @@ use crate::wire::scan;
 use crate::wire::text::Text;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Bytes of a set-up's servers that are looked into: as much as the grants look at.
 const MAX_SERVERS: usize = 4 * 1024 * 1024;
@@ -31,6 +31,8 @@ pub(super) struct Bridged {
     reached: Reached,
     /// Sessions that are being closed, by the calls that do so.
     closing: HashMap<CallId, String>,
+    /// Requests that somebody has got who uses the bridge.
+    taken: HashSet<CallId>,
 }
 
 /// The MCP servers that the agent reaches.
@@ -164,6 +166,9 @@ impl Router {
 
     /// The agent has answered a request that has to do with a session's servers.
     pub(super) fn bridge_answered(&mut self, call: CallId, method: &str, outcome: &Outcome) {
+        if !self.bridged.taken.is_empty() {
+            self.bridged.taken.remove(&call);
+        }
         if is_setup(method) {
             self.mcp_sessions.set_up_answered(call, outcome);
             let named = outcome
@@ -178,7 +183,8 @@ impl Router {
                     None => bridge.set_up(call, None),
                 }
             }
-        } else if let Some(session) = self.bridged.closing.remove(&call)
+        } else if !self.bridged.closing.is_empty()
+            && let Some(session) = self.bridged.closing.remove(&call)
             && outcome.is_ok()
         {
             self.mcp_sessions.session_ended(&session);
@@ -198,7 +204,8 @@ impl Router {
         }
     }
 
-    /// Takes what is for somebody who uses the bridge, and not for the agent itself.
+    /// Takes what is for somebody who uses the bridge, and not for the agent itself: that does not know what to do with such messages,
+    /// whether or not the connection that they belong to is there.
     pub(super) fn bridge_takes_call(
         &mut self,
         edge: Edge,
@@ -206,35 +213,55 @@ impl Router {
         method: &str,
         params: Option<&Text>,
     ) -> bool {
-        let Some(bridge) = self
-            .bridge()
-            .filter(|bridge| edge == Edge::Agent && bridge.takes(method, params))
+        if edge != Edge::Agent || !is_mcp(method) || self.bridged.reached == Reached::AsTheyAre {
+            return false;
+        }
+        let Bridged {
+            bridge: Some(bridge),
+            taken,
+            ..
+        } = &mut self.bridged
         else {
             return false;
         };
+        taken.extend(id.and_then(|id| id.parse::<CallId>().ok()));
         bridge.say(id, method, params);
         true
     }
 
-    /// The same for an answer.
-    pub(super) fn bridge_takes_response(&mut self, edge: Edge, id: &Id, outcome: &Outcome) -> bool {
-        let Some(bridge) = self.bridge().filter(|bridge| edge == Edge::Agent && bridge.owns(id)) else {
-            return false;
-        };
-        bridge.answer(id, outcome);
-        true
+    /// Whether this id is that of a request of somebody who uses the bridge.
+    pub(super) fn is_bridged(&self, edge: Edge, id: &Id) -> bool {
+        edge == Edge::Agent && self.bridged.bridge.as_ref().is_some_and(|bridge| bridge.owns(id))
     }
 
-    /// A request at the agent is given up; it may be with somebody who uses the bridge.
-    pub(super) fn bridge_gives_up(&mut self, call: CallId) {
-        if let Some(bridge) = self.bridge() {
+    /// The same for an answer.
+    pub(super) fn bridge_takes_response(&mut self, edge: Edge, id: &Id, outcome: &Outcome) -> bool {
+        let is_bridged = self.is_bridged(edge, id);
+        if let Some(bridge) = self.bridge().filter(|_| is_bridged) {
+            bridge.answer(id, outcome);
+        }
+        is_bridged
+    }
+
+    /// A request at the agent is given up; says whether it is with somebody who uses the bridge, and not with the agent itself.
+    pub(super) fn bridge_gives_up(&mut self, call: CallId) -> bool {
+        let is_taken = self.bridged.taken.contains(&call);
+        if let Some(bridge) = self.bridge().filter(|_| is_taken) {
             bridge.give_up(call);
         }
+        is_taken
+    }
+
+    /// Nothing more is bridged: the connection is over.
+    pub fn leave_bridge(&mut self) {
+        self.bridge_is_left();
+        self.bridged.bridge = None;
     }
 
     /// The agent is gone.
     pub(super) fn bridge_is_left(&mut self) {
         self.bridged.closing.clear();
+        self.bridged.taken.clear();
         if let Some(bridge) = self.bridge() {
             bridge.agent_ended();
         }

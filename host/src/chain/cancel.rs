@@ -62,11 +62,9 @@ impl Router {
         }
         match responder {
             Responder::Edge(edge) => {
-                if edge == Edge::Agent {
-                    self.bridge_gives_up(call);
-                }
+                let is_taken = edge == Edge::Agent && self.bridge_gives_up(call);
                 let params = Text::of(&serde_json::json!({ "requestId": call }));
-                if self.ends[edge.index()].gone.is_none() {
+                if !is_taken && self.ends[edge.index()].gone.is_none() {
                     self.write_cancel(edge, &params);
                 }
             }

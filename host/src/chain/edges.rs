@@ -409,7 +409,8 @@ impl Router {
                 if edge == Edge::Client && &*record.method == "initialize" {
                     return self.initialized(&id, outcome);
                 }
-                if self.is_read(edge) {
+                // Whoever uses the bridge may have something to clear up behind the agent.
+                if self.is_read(edge) || self.is_bridged(edge, &id) {
                     self.write_response(edge, &id, &outcome);
                 }
             }

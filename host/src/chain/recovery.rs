@@ -328,7 +328,12 @@ impl Router {
         self.close_end(Edge::Agent, error);
         self.agent_output().clear();
         for call in self.calls_where(|call| matches!(call.requester, Requester::Edge(Edge::Agent, _))) {
-            if let Some(record) = self.calls.get_mut(&call) {
+            let is_bridged = self.calls.get(&call).is_some_and(|record| match &record.requester {
+                Requester::Edge(edge, id) => self.is_bridged(*edge, id),
+                _ => false,
+            });
+            // A connection that is made now has to end.
+            if let Some(record) = self.calls.get_mut(&call).filter(|_| !is_bridged) {
                 record.requester = Requester::Nobody;
             }
             self.cancel(call);

@@ -474,6 +474,9 @@ impl Driver {
             let _ = self.client.output.flush().await;
         };
         let _ = tokio::time::timeout(LAST_WRITE, last).await;
+        // Nobody who uses it waits for the agent's end.
+        self.from_bridge = None;
+        self.router.leave_bridge();
         if let Some(agent) = self.agent.take() {
             agent.stop().await;
         }

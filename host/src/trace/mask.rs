@@ -168,11 +168,27 @@ fn address(text: &str) -> Option<String> {
         None => masked.push_str(authority),
     }
     let (path, query) = tail.split_at(tail.find(['?', '#']).unwrap_or(tail.len()));
-    masked.push_str(path);
+    changed |= segments(path, &mut masked);
     let (query, fragment) = query.split_at(query.find('#').unwrap_or(query.len()));
     changed |= parameters(query, &mut masked);
     changed |= parameters(fragment, &mut masked);
     changed.then_some(masked)
+}
+
+/// Puts out a path without the secret of a bridged MCP server, and says whether it had one.
+fn segments(path: &str, out: &mut String) -> bool {
+    let mut changed = false;
+    let mut before = "";
+    for (position, segment) in path.split('/').enumerate() {
+        if position > 0 {
+            out.push('/');
+        }
+        let is_secret = before == "mcp" && segment.len() == 32 && segment.bytes().all(|byte| byte.is_ascii_hexdigit());
+        out.push_str(if is_secret { MASKED } else { segment });
+        changed |= is_secret;
+        before = segment;
+    }
+    changed
 }
 
 /// Puts out a query or a fragment without its credentials, and says whether it had any.
@@ -307,10 +323,21 @@ mod tests {
             ("jdbc:git+ssh://u:s@h", "jdbc:git+ssh://[REDACTED]@h"),
             (" \u{1}\n https://u:s@h", " \u{1}\n https://[REDACTED]@h"),
             ("ht\ntps://u:s@h", MASKED),
+            (
+                "http://127.0.0.1:1/mcp/0123456789abcdef0123456789abcdef",
+                "http://127.0.0.1:1/mcp/[REDACTED]",
+            ),
         ] {
             assert_eq!(address(text).as_deref(), Some(masked), "{text}");
         }
-        for text in ["https://h/@scope/p?a=b#token", " https://h", "urn:a\nb", "u@h"] {
+        for text in [
+            "https://h/@scope/p?a=b#token",
+            " https://h",
+            "urn:a\nb",
+            "u@h",
+            "http://h/mcp/0123456789abcdef",
+            "http://h/commits/0123456789abcdef0123456789abcdef",
+        ] {
             assert_eq!(address(text), None, "{text}");
         }
     }

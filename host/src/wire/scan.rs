@@ -3,7 +3,6 @@
 mod cursor;
 
 use super::text::Text;
-use bytes::Bytes;
 use cursor::{Cursor, Step, key_matches};
 use memchr::memchr2;
 use std::borrow::Cow;
