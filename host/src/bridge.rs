@@ -187,8 +187,8 @@ impl Bridge {
             }
             Transport::Stdio => json!({
                 "name": server.name,
-                "command": std::env::current_exe()?,
-                "args": [SHIM, self.socket()?],
+                "command": plain(std::env::current_exe()?)?,
+                "args": [SHIM, plain(self.socket()?)?],
                 "env": [{"name": SECRET, "value": key}],
             }),
         };
@@ -351,6 +351,12 @@ impl Bridge {
     }
 }
 
+/// A path as JSON can carry it.
+fn plain(path: PathBuf) -> std::io::Result<String> {
+    let path = path.into_os_string().into_string();
+    path.map_err(|path| std::io::Error::other(format!("the path {path:?}, which the agent needs, is not UTF-8")))
+}
+
 /// What a request to a server without connections is found by.
 fn request_key(server: &str, request: &str) -> String {
     format!("{server}\0{request}")
@@ -499,6 +505,14 @@ impl Drop for Asked<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_that_is_no_text_is_an_error() {
+        use std::os::unix::ffi::OsStringExt as _;
+        assert_eq!(plain("/a".into()).unwrap(), "/a");
+        let path = std::ffi::OsString::from_vec(b"/\xff".to_vec());
+        assert!(plain(path.into()).unwrap_err().to_string().contains("UTF-8"));
+    }
 
     #[tokio::test]
     async fn nobody_waits_for_a_bridge_that_is_gone() {

@@ -4,6 +4,7 @@ use crate::PATIENCE;
 use crate::agent::AgentListener;
 use crate::command::{self, take};
 use crate::transcript::Transcript;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// How many lines are read ahead of the test. Behind them the client is a stalled reader.
 const AHEAD: usize = 1024;
+
+/// How long a process may take to end when its test is over.
+const LAST_TIME: Duration = Duration::from_secs(3);
 
 /// A client with `consort run` as its agent.
 pub struct Client {
@@ -226,7 +230,14 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         self.input = None;
-        // It may have ended already.
+        // It gets the time to clear up behind itself; it may have ended already.
+        if let (Ok(None), Some(pid)) = (self.child.try_wait(), Pid::from_raw(self.child.id().cast_signed())) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let begun = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && begun.elapsed() < LAST_TIME {
+            thread::sleep(Duration::from_millis(5));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

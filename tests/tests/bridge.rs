@@ -202,7 +202,12 @@ fn other_methods_and_bad_bodies_get_clear_answers() {
             "{method}"
         );
     }
+    for method in ["GET", "DELETE"] {
+        let answer = server.send(method, &[BOTH, ("Mcp-Session-Id", "0")], b"");
+        assert_eq!(answer.status, 404, "{method}");
+    }
     for (body, code) in [
+        (r#"{"id":null,"method":"ping"}"#, -32600),
         ("", -32700),
         ("{", -32700),
         ("[]", -32600),
@@ -427,6 +432,27 @@ fn agent_heard_nothing(client: &mut Client, agent: &mut Agent) {
     assert_eq!(asked["method"], "session/prompt", "{asked}");
     agent.answer(&asked, &json!({"stopReason": "end_turn"}));
     assert_eq!(client.expect()["id"], "p");
+}
+
+#[test]
+fn a_session_whose_beginning_is_refused_has_no_id() {
+    for accept in [JSON, BOTH] {
+        let (mut client, mut agent, new) = set_up(&none(), &json!({"http": true}), &own_server());
+        let server = Server::of(&answer(&mut client, &mut agent, &new, "s1"));
+        let asking = thread::spawn(move || server.post(&[accept], &hello()));
+        reply(&mut client, "mcp/connect", &json!({"connectionId": "c1"}));
+        let asked = client.expect();
+        let error = json!({"code": -32602, "message": "no"});
+        client.send_json(&json!({"jsonrpc": "2.0", "id": asked["id"], "error": error}));
+        assert_eq!(client.expect()["method"], "mcp/disconnect");
+        let mut refused = asking.join().unwrap();
+        assert_eq!(refused.header("mcp-session-id"), None);
+        let said = match accept {
+            JSON => refused.json(),
+            _ => refused.event().unwrap().1,
+        };
+        assert_eq!(said["error"], error);
+    }
 }
 
 #[test]

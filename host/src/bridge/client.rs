@@ -62,6 +62,7 @@ struct State {
     calls: HashMap<u64, String>,
     /// The revision of MCP that was agreed on.
     revision: Option<String>,
+    has_begun: bool,
     is_over: bool,
 }
 
@@ -144,6 +145,11 @@ impl Client {
 
     fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether its server has said yes to `initialize`.
+    pub(super) fn has_begun(&self) -> bool {
+        lock(&self.state).has_begun
     }
 
     /// Whether a request may name this revision: clients were seen to name another one than they have agreed on.

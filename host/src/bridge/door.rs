@@ -2,6 +2,7 @@
 //! all places keep nobody out; whoever has shown one stays, as long as there is room.
 
 use super::lock;
+use rustix::process::{Resource, getrlimit};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -16,8 +17,13 @@ const MAX_STRANGERS: usize = 128;
 /// How long they may take for it.
 const STRANGER_TIME: Duration = Duration::from_secs(10);
 
-/// Connections that have: those of an agent's clients, several each.
-const MAX_KNOWN: usize = 256;
+/// Connections that have, to all servers together; never more than a quarter of what this process may open.
+const MAX_KNOWN: u64 = 1024;
+
+fn most_known() -> usize {
+    let most = getrlimit(Resource::Nofile).current.map_or(MAX_KNOWN, |files| files / 4);
+    usize::try_from(most.min(MAX_KNOWN)).unwrap_or_default()
+}
 
 /// Something that connections come from.
 pub(super) trait Listener: Send + 'static {
@@ -52,20 +58,46 @@ struct Door {
 pub(super) struct Guest {
     door: Arc<Door>,
     number: u64,
-    known: Mutex<Option<OwnedSemaphorePermit>>,
+    known: Mutex<Option<Known>>,
+}
+
+/// The places that a connection has.
+struct Known {
+    _among_all: OwnedSemaphorePermit,
+    /// Among those to its server.
+    at_server: OwnedSemaphorePermit,
 }
 
 impl Guest {
-    /// It has shown a secret and stays from now on; says whether there is room for it.
-    pub(super) fn stays(&self) -> bool {
+    /// It has shown the secret of a server that has so many places, and stays from now on; says whether there is room for it.
+    pub(super) fn stays(&self, places: &Arc<Semaphore>) -> bool {
         let mut known = lock(&self.known);
-        if known.is_none() {
-            *known = self.door.room.clone().try_acquire_owned().ok();
-            if known.is_some() {
+        match &mut *known {
+            Some(known) if Arc::ptr_eq(known.at_server.semaphore(), places) => true,
+            // It speaks to another server now.
+            Some(known) => match places.clone().try_acquire_owned() {
+                Ok(place) => {
+                    known.at_server = place;
+                    true
+                }
+                Err(_) => false,
+            },
+            None => {
+                let places = (
+                    self.door.room.clone().try_acquire_owned(),
+                    places.clone().try_acquire_owned(),
+                );
+                let (Ok(among_all), Ok(at_server)) = places else {
+                    return false;
+                };
+                *known = Some(Known {
+                    _among_all: among_all,
+                    at_server,
+                });
                 self.door.forget(self.number);
+                true
             }
         }
-        known.is_some()
     }
 
     /// Ends when it has had its time to show a secret and has not done so.
@@ -98,7 +130,7 @@ where
 {
     let door = Arc::new(Door {
         strangers: Mutex::default(),
-        room: Arc::new(Semaphore::new(MAX_KNOWN)),
+        room: Arc::new(Semaphore::new(most_known())),
     });
     let mut guests = JoinSet::new();
     for number in 0.. {

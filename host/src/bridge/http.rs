@@ -77,7 +77,7 @@ async fn answer(request: hyper::Request<Incoming>, port: u16, guest: &Guest, sha
             "this needs the secret that the agent was given",
         );
     };
-    if !guest.stays() {
+    if !guest.stays(&served.places) {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open");
     }
     match *request.method() {
@@ -88,7 +88,7 @@ async fn answer(request: hyper::Request<Incoming>, port: u16, guest: &Guest, sha
                 client.end(shared);
                 plain(StatusCode::OK, "")
             }
-            None => not_allowed(),
+            None => without_session(request.headers()),
         },
         _ => not_allowed(),
     }
@@ -266,7 +266,7 @@ async fn asked(
     let begin = |request| client.begin(shared, request, &stream);
     let begun: Vec<Asking> = requests.into_iter().map(begin).collect();
     let work = {
-        let stream = stream.clone();
+        let (stream, client) = (stream.clone(), client.clone());
         async move {
             let mut asked: JoinSet<String> = begun.into_iter().map(Asking::answer).collect();
             let mut answers = Vec::new();
@@ -286,16 +286,24 @@ async fn asked(
         }
     };
     // It goes on when the connection breaks, if the client may come back for the answer.
-    let work = tokio::spawn(work);
+    let mut work = tokio::spawn(work);
     let ends_with_this = (!is_known).then(|| EndsWithThis(work.abort_handle()));
+    let begins = new.is_some();
+    // A session has an id if it has begun, so that answer comes before all else.
+    let answers = match begins || cursor.is_none() {
+        true => (&mut work).await.unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let has_begun = client.has_begun();
+    if begins && !has_begun {
+        client.end(shared);
+    }
     let mut answer = match cursor {
         Some(cursor) => events(is_primed, stream, cursor, ends_with_this),
-        None => match work.await {
-            Ok(answers) if !answers.is_empty() => body_of(StatusCode::OK, JSON, message::together(&answers, is_batch)),
-            _ => plain(StatusCode::INTERNAL_SERVER_ERROR, "there is no answer"),
-        },
+        None if answers.is_empty() => plain(StatusCode::INTERNAL_SERVER_ERROR, "there is no answer"),
+        None => body_of(StatusCode::OK, JSON, message::together(&answers, is_batch)),
     };
-    if let Some(id) = new.and_then(|id| HeaderValue::from_str(&id).ok()) {
+    if let Some(id) = new.filter(|_| has_begun).and_then(|id| HeaderValue::from_str(&id).ok()) {
         answer.headers_mut().insert(SESSION_ID, id);
     }
     answer
@@ -303,9 +311,12 @@ async fn asked(
 
 fn get(headers: &HeaderMap, served: &Arc<Served>) -> Answer {
     let wants = text_of(headers, &header::ACCEPT).is_some_and(|accepted| accepted.contains(EVENTS));
-    let Some(client) = client(headers, served).filter(|_| wants) else {
-        return not_allowed();
+    let Some(client) = client(headers, served) else {
+        return without_session(headers);
     };
+    if !wants {
+        return not_allowed();
+    }
     let is_primed = client.is_primed();
     let last = text_of(headers, &LAST_EVENT).and_then(|last| {
         let (stream, event) = last.split_once('-')?;
@@ -320,6 +331,14 @@ fn get(headers: &HeaderMap, served: &Arc<Served>) -> Answer {
             let main = client.main();
             events(is_primed, main.clone(), main.read(None), None)
         }
+    }
+}
+
+/// What is said to somebody whose session is not there.
+fn without_session(headers: &HeaderMap) -> Answer {
+    match headers.contains_key(SESSION_ID) {
+        true => plain(StatusCode::NOT_FOUND, "this session is over, or was never there"),
+        false => not_allowed(),
     }
 }
 

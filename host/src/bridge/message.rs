@@ -5,7 +5,7 @@ use crate::message::Outcome;
 use crate::wire::edit::{self, Edit};
 use crate::wire::envelope::error_text;
 use crate::wire::text::Text;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -30,16 +30,21 @@ pub(super) enum Sent {
 #[derive(Deserialize)]
 pub(super) struct Message {
     /// Its id, if it has one.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "there")]
     id: Option<Box<RawValue>>,
     #[serde(default)]
     method: Option<String>,
     #[serde(default)]
     params: Option<Box<RawValue>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "there")]
     result: Option<Box<RawValue>>,
     #[serde(default)]
     error: Option<Box<RawValue>>,
+}
+
+/// A member that is there, even if it is null.
+fn there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// What it is.
@@ -125,6 +130,9 @@ impl Message {
         let response = |id: Box<RawValue>, outcome| Kind::Response(id.get().parse().ok(), outcome, room.clone());
         let (params, room) = (self.params, room.clone());
         match (self.method, self.id, self.result, self.error) {
+            (Some(_), Some(id), _, _) if id.get() == "null" => {
+                Err((-32600, "the `id` of a request must not be null".to_owned()))
+            }
             (Some(method), Some(id), _, _) => Ok(Kind::Request(Request {
                 id,
                 method,
@@ -209,6 +217,17 @@ mod tests {
         ] {
             assert_eq!(wrong(&text, true), code, "{text}");
         }
+    }
+
+    #[test]
+    fn null_is_a_result_and_no_id_of_a_request() {
+        assert_eq!(wrong(r#"{"id":null,"method":"ping"}"#, false), Some(-32600));
+        let answer = Sent::read(br#"{"id":7,"result":null}"#).and_then(|sent| sent.parts(false, &None));
+        let (kinds, _) = answer.unwrap();
+        let [Kind::Response(Some(7), Ok(result), _)] = &kinds[..] else {
+            panic!("it is an answer");
+        };
+        assert_eq!(result.to_text(), "null");
     }
 
     #[test]

@@ -4,9 +4,13 @@ use super::client::Client;
 use super::{Shared, lock};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
+use tokio::sync::Semaphore;
 
 /// Clients of one server. Agents have one or two; more than these have been left behind.
 const MAX_CLIENTS: usize = 64;
+
+/// Connections to one server: those of an agent's clients, several each.
+const MAX_CONNECTIONS: usize = 64;
 
 /// A server that is served.
 pub(super) struct Served {
@@ -15,6 +19,8 @@ pub(super) struct Served {
     /// The set-up that it came with.
     pub(super) set_up: u64,
     bearer: blake3::Hash,
+    /// Places for connections.
+    pub(super) places: Arc<Semaphore>,
     state: Mutex<State>,
 }
 
@@ -37,6 +43,7 @@ impl Served {
             server,
             set_up,
             bearer: blake3::hash(bearer.as_bytes()),
+            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             state: Mutex::new(State {
                 session,
                 ..State::default()

@@ -11,6 +11,7 @@ use crate::wire::envelope::error_text;
 use crate::wire::lines::{Line, LineBuffer};
 use crate::wire::text::Text;
 use bytes::Bytes;
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -20,13 +21,16 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long the rest of a large line may take.
 const LARGE_LINE: Duration = Duration::from_secs(30);
 
 /// How long answers are waited for when nothing more is asked. The agent has ended its server then, or is about to.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// Bytes of the folder that the socket's own folder is in: with that and its name, 28 bytes, an address has 104 at most on some systems.
+const MAX_BASE: usize = 75;
 
 /// Bytes of the first line.
 const MAX_SECRET: u64 = 128;
@@ -46,7 +50,8 @@ impl Socket {
         let mut name = secret()?;
         // Addresses of sockets are short, and nobody else can look into the folder.
         name.truncate(16);
-        let folder = std::env::temp_dir().join(format!("consort-{name}"));
+        let folders = ["XDG_RUNTIME_DIR", "TMPDIR"].map(std::env::var_os);
+        let folder = base(folders).join(format!("consort-{name}"));
         std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
         match UnixListener::bind(folder.join("mcp")) {
             Ok(listener) => {
@@ -75,9 +80,19 @@ impl Drop for Socket {
     }
 }
 
+/// The first of these folders in which the address of a socket has room.
+fn base(folders: [Option<OsString>; 2]) -> PathBuf {
+    let mut folders = folders.into_iter().flatten().map(PathBuf::from);
+    let fits = |folder: &PathBuf| {
+        folder.is_absolute() && folder.to_str().is_some_and(|folder| folder.len() <= MAX_BASE) && folder.is_dir()
+    };
+    folders.find(fits).unwrap_or_else(|| "/tmp".into())
+}
+
 fn remove(folder: &Path) {
-    let removed = std::fs::remove_file(folder.join("mcp")).and_then(|()| std::fs::remove_dir(folder));
-    if let Err(error) = removed {
+    // Somebody else may have removed the socket.
+    let _ = std::fs::remove_file(folder.join("mcp"));
+    if let Err(error) = std::fs::remove_dir(folder) {
         tracing::debug!("{} could not be removed: {error}", folder.display());
     }
 }
@@ -95,7 +110,7 @@ async fn serve(stream: UnixStream, guest: Guest, shared: Arc<Shared>) {
         tracing::warn!("a shim of MCP without the secret of a server was turned away");
         return;
     };
-    if !guest.stays() {
+    if !guest.stays(&served.places) {
         tracing::warn!("a shim of MCP was turned away: too many connections are open");
         return;
     }
@@ -154,12 +169,13 @@ impl Shim {
     /// Takes lines in until nothing more comes.
     async fn hear(&mut self, mut reader: BufReader<OwnedReadHalf>) {
         let mut lines = LineBuffer::new(MAX_MESSAGE);
-        let mut room = None;
+        // What a large line takes, and until when it may.
+        let mut room: Option<(Room, Instant)> = None;
         loop {
             let piece = match &room {
                 None => reader.fill_buf().await,
                 // Others wait for the room that this takes.
-                Some(_) => match timeout(LARGE_LINE, reader.fill_buf()).await {
+                Some((_, until)) => match timeout_at(*until, reader.fill_buf()).await {
                     Ok(piece) => piece,
                     Err(_) => {
                         return self.refuse(
@@ -175,10 +191,10 @@ impl Shim {
             lines.room().extend_from_slice(piece);
             reader.consume(length);
             while let Some(line) = lines.next_line() {
-                self.line(line, room.take()).await;
+                self.line(line, room.take().and_then(|(room, _)| room)).await;
             }
             if room.is_none() && lines.room().len() > LARGE {
-                room = self.shared.room().await;
+                room = Some((self.shared.room().await, Instant::now() + LARGE_LINE));
             }
         }
     }
@@ -257,5 +273,21 @@ impl Shim {
         let answered = async { while self.asked.join_next().await.is_some() {} };
         // Whoever has not got an answer by then asks in vain.
         let _ = timeout(LAST_ANSWERS, answered).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_is_where_its_address_has_room() {
+        let long = format!("/{}", "x".repeat(MAX_BASE));
+        let base = |one: &str, two: &str| base([one, two].map(|folder| Some(folder.into())));
+        assert_eq!(base("/", "/tmp"), Path::new("/"));
+        for other in ["", "relative", &long, "/not/there"] {
+            assert_eq!(base(other, "/"), Path::new("/"), "{other}");
+            assert_eq!(base(other, other), Path::new("/tmp"), "{other}");
+        }
     }
 }

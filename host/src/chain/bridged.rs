@@ -187,7 +187,9 @@ impl Router {
             && let Some(session) = self.bridged.closing.remove(&call)
             && outcome.is_ok()
         {
-            self.mcp_sessions.session_ended(&session);
+            for connection in self.mcp_sessions.session_ended(&session) {
+                self.forget_connection(&connection);
+            }
             if let Some(bridge) = self.bridge() {
                 bridge.session_ended(&session);
             }

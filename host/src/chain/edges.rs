@@ -392,6 +392,13 @@ impl Router {
                 if self.is_read(edge) {
                     self.write_call(edge, None, &method, params.as_ref());
                 }
+                if &*method == "mcp/disconnect"
+                    && let Some(connection) = params
+                        .as_ref()
+                        .and_then(|params| scan::string_member(params, "connectionId"))
+                {
+                    self.forget_connection(&connection);
+                }
             }
             Body::Response { call, outcome, .. } => {
                 let Some(record) = self.calls.remove(&call) else { return };

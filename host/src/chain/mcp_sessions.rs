@@ -75,6 +75,7 @@ impl McpSessions {
         let Ok(result) = outcome else {
             self.set_ups.remove(&call);
             self.connections.retain(|_, origin| *origin != Origin::SetUp(call));
+            self.connecting.retain(|(_, origin)| *origin != Origin::SetUp(call));
             return;
         };
         let named = scan::string_member(result, "sessionId").map(Arc::from);
@@ -92,11 +93,14 @@ impl McpSessions {
         }
     }
 
-    pub(super) fn session_ended(&mut self, session: &str) {
+    /// A session is over; gives the connections that belonged to it.
+    pub(super) fn session_ended(&mut self, session: &str) -> Vec<String> {
         self.set_ups
             .retain(|_, set_up| set_up.session.as_deref() != Some(session));
         let is_of = |origin: &Origin| matches!(origin, Origin::Session(of) if &**of == session);
-        self.connections.retain(|_, origin| !is_of(origin));
+        self.connecting.retain(|(_, origin)| !is_of(origin));
+        let over = self.connections.extract_if(|_, origin| is_of(origin));
+        over.map(|(connection, _)| connection).collect()
     }
 
     pub(super) fn agent_ended(&mut self) {
@@ -158,10 +162,8 @@ impl McpSessions {
     }
 
     /// A connection is over.
-    fn disconnected(&mut self, params: &Text) {
-        if let Some(connection) = scan::string_member(params, "connectionId") {
-            self.connections.remove(&*connection);
-        }
+    pub(super) fn forget(&mut self, connection: &str) {
+        self.connections.remove(connection);
     }
 }
 
@@ -172,10 +174,15 @@ impl Router {
         let Some(origin) = self.mcp_sessions.origin(&params) else {
             return Some(params);
         };
-        match (method, call) {
-            ("mcp/connect", Some(call)) => self.mcp_sessions.connects(call, origin.clone()),
-            ("mcp/disconnect", _) => self.mcp_sessions.disconnected(&params),
-            _ => {}
+        if let ("mcp/connect", Some(call)) = (method, call) {
+            self.mcp_sessions.connects(call, origin.clone());
+        }
+        if method == "mcp/disconnect"
+            && call.is_none()
+            && let Some(connection) = scan::string_member(&params, "connectionId")
+        {
+            // No answer will tell.
+            self.mcp_sessions.forget(&connection);
         }
         Some(match origin {
             Origin::Session(session) if scan::find(&params, "/sessionId").is_none() => with_session(params, &session),
@@ -199,4 +206,56 @@ fn with_session(params: Text, session: &str) -> Text {
         _ => Edit::Add("/_meta".to_owned(), Text::of(&json!({SESSION: session}))),
     };
     edit::one(&params, &edit).unwrap_or(params)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(server: &str) -> Vec<String> {
+        vec![server.to_owned()]
+    }
+
+    fn text(value: &serde_json::Value) -> Text {
+        Text::of(value)
+    }
+
+    #[test]
+    fn a_server_of_several_sessions_belongs_to_none_for_certain() {
+        let mut known = McpSessions::default();
+        let connect = text(&json!({"serverId": "s"}));
+        known.set_up(1, names("s"), Some("one"));
+        assert_eq!(known.origin(&connect), Some(Origin::Session("one".into())));
+        known.set_up(2, names("s"), Some("two"));
+        assert_eq!(known.origin(&connect), None);
+        assert!(known.session_ended("two").is_empty());
+        assert_eq!(known.origin(&connect), Some(Origin::Session("one".into())));
+    }
+
+    #[test]
+    fn where_set_ups_are_forgotten_nothing_is_certain() {
+        let mut known = McpSessions::default();
+        for call in 0..=MAX_KNOWN as u64 {
+            known.set_up(call, names(&call.to_string()), Some("s"));
+        }
+        assert!(known.forgotten);
+        assert_eq!(known.origin(&text(&json!({"serverId": "0"}))), None);
+    }
+
+    #[test]
+    fn what_was_begun_for_a_session_ends_with_it() {
+        let mut known = McpSessions::default();
+        let connected = |id: &str| Ok(text(&json!({ "connectionId": id })));
+        known.set_up(1, names("s"), None);
+        known.connects(7, Origin::SetUp(1));
+        known.set_up_answered(1, &Err(text(&json!({"code": 1}))));
+        known.connected(7, &connected("c"));
+        assert!(known.connections.is_empty(), "its set-up has failed");
+        known.connects(8, Origin::Session("one".into()));
+        known.connects(9, Origin::Session("one".into()));
+        known.connected(8, &connected("c"));
+        assert_eq!(known.session_ended("one"), ["c"]);
+        known.connected(9, &connected("d"));
+        assert!(known.connections.is_empty() && known.connecting.is_empty());
+    }
 }

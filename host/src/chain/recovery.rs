@@ -339,7 +339,7 @@ impl Router {
             self.cancel(call);
         }
         self.bridge_is_left();
-        self.mcp_sessions.agent_ended();
+        self.forget_connections();
         let end = &mut self.ends[Edge::Agent.index()];
         end.ids.clear();
         end.open = 0;

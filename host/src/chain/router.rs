@@ -458,6 +458,24 @@ impl Router {
         outcome
     }
 
+    /// An MCP connection is over: what is remembered of it makes room for others.
+    pub(super) fn forget_connection(&mut self, connection: &str) {
+        self.connections.remove(connection);
+        self.mcp_sessions.forget(connection);
+        for servers in self.proxies.iter().filter_map(|proxy| proxy.servers.as_ref()) {
+            servers.disconnected(connection);
+        }
+    }
+
+    /// The agent is gone, and all connections with it.
+    pub(super) fn forget_connections(&mut self) {
+        self.connections.clear();
+        self.mcp_sessions.agent_ended();
+        for servers in self.proxies.iter().filter_map(|proxy| proxy.servers.as_ref()) {
+            servers.all_disconnected();
+        }
+    }
+
     /// MCP servers that the client brings are not a proxy's, whatever it has called its own.
     pub(super) fn disown_servers(&mut self, params: Option<&Text>) {
         let names = params.map(ids_of).unwrap_or_default();
@@ -502,6 +520,12 @@ impl Router {
             "mcp/connect" => self.claim_connection(outcome, from),
             _ => outcome,
         };
+        if &*method == "mcp/disconnect"
+            && let Lane::Session(session) = &lane
+            && let Some(connection) = session.strip_prefix(SERVER)
+        {
+            self.forget_connection(connection);
+        }
         if &*method == "mcp/connect"
             && let Ok(result) = &outcome
         {

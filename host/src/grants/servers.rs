@@ -4,7 +4,7 @@ use crate::wire::scan;
 use crate::wire::text::Text;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Servers and connections that are remembered. More are not a proxy's own.
 const MAX_KNOWN: usize = 10_000;
@@ -23,40 +23,66 @@ pub(super) const MAX_SET_UP: usize = 4 * 1024 * 1024;
 
 /// What a proxy serves.
 #[derive(Debug, Default)]
-pub struct OwnServers(Mutex<HashSet<String>>);
+pub struct OwnServers(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    servers: HashSet<String>,
+    connections: HashSet<String>,
+}
+
+/// Remembers a name; says whether that was possible.
+fn remember(names: &mut HashSet<String>, name: &str) -> bool {
+    if name.len() > MAX_NAME || (names.len() >= MAX_KNOWN && !names.contains(name)) {
+        return false;
+    }
+    names.insert(name.to_owned());
+    true
+}
 
 impl OwnServers {
-    /// A server or a connection is the proxy's own from now on; says whether that could be remembered.
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A server is the proxy's own from now on; says whether that could be remembered.
     pub(crate) fn add(&self, name: &str) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if name.len() > MAX_NAME || (known.len() >= MAX_KNOWN && !known.contains(name)) {
-            return false;
-        }
-        known.insert(name.to_owned());
-        true
+        remember(&mut self.known().servers, name)
     }
 
     /// Somebody else brings a server of this name: it is not the proxy's any more.
     pub(crate) fn remove(&self, name: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let mut known = self.known();
+        known.servers.remove(name);
+        known.connections.remove(name);
+    }
+
+    /// A connection is over.
+    pub(crate) fn disconnected(&self, connection: &str) {
+        self.known().connections.remove(connection);
+    }
+
+    /// All connections are over.
+    pub(crate) fn all_disconnected(&self) {
+        self.known().connections.clear();
     }
 
     /// The proxy has answered who wants to speak to a server of its: what is said over this connection concerns it.
     pub(crate) fn connected(&self, result: &Text) {
         if let Some(connection) = scan::string_member(result, "connectionId") {
-            self.add(&connection);
+            remember(&mut self.known().connections, &connection);
         }
     }
 
     /// Whether the server or the connection that these params name is the proxy's own.
     pub(crate) fn concern(&self, params: Option<&Text>) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known();
         let named = |key: &str| {
             let params = params?;
             let place = scan::find(params, &format!("/{key}"))?;
             // What is no text is nobody's, though some readers would take it for one.
             let name: Option<String> = params.slice(place).decode();
-            Some(name.is_some_and(|name| known.contains(&name)))
+            Some(name.is_some_and(|name| known.servers.contains(&name) || known.connections.contains(&name)))
         };
         // Whoever names several has to own all of them.
         let mut all = KEYS.into_iter().filter_map(named).peekable();

@@ -188,7 +188,9 @@ impl Asking {
             && let Ok(result) = &outcome
         {
             let revision = scan::string_member(result, "protocolVersion");
-            lock(&client.state).revision = revision.map(|revision| revision.into_owned());
+            let mut state = lock(&client.state);
+            state.revision = revision.map(|revision| revision.into_owned());
+            state.has_begun = true;
         }
         message::answer(id.get(), &outcome)
     }

@@ -118,3 +118,22 @@ fn a_connection_of_somebody_else_s_is_not_taken_over() {
     bench.agent(json!({"id": 5, "method": "mcp/message", "params": {"connectionId": "d", "method": "x"}}));
     assert!(bench.router.next_turn().is_some());
 }
+
+#[test]
+fn more_connections_than_are_remembered_come_and_go() {
+    let mut bench = Bench::new(vec![everything()]);
+    let own = Arc::new(OwnServers::default());
+    own.add("mine");
+    bench.router.proxies[0].servers = Some(own);
+    for number in 0..10_050 {
+        bench.agent(json!({"id": "a", "method": "mcp/connect", "params": {"serverId": "mine"}}));
+        let (index, turn) = bench.turn();
+        let connection = format!("c{number}");
+        let connected = answer(Peer::Agent, turn.ticket, ok(json!({ "connectionId": connection })));
+        bench.done(index, vec![connected]);
+        bench.agent(json!({"id": "b", "method": "mcp/disconnect", "params": {"connectionId": connection}}));
+        let (index, turn) = bench.turn();
+        bench.done(index, vec![answer(Peer::Agent, turn.ticket, ok(json!({})))]);
+        assert_eq!(bench.at_agent().len(), 2, "connection {number} is the proxy's");
+    }
+}
