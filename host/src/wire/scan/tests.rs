@@ -1,6 +1,7 @@
 //! What the scanner finds in text of one piece and of many.
 
 use super::*;
+use bytes::Bytes;
 
 fn at(text: &str, pointer: &str) -> Option<String> {
     let whole = Text::trusted(text.to_owned());
