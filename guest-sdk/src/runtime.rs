@@ -111,7 +111,9 @@ impl Runtime {
         let _ = self.handler.set(Rc::new(proxy));
         #[cfg(feature = "mcp")]
         if !interests.servers().is_empty() {
-            let _ = self.serving.set(crate::mcp::Serving::new(interests.servers().to_vec()));
+            let sees_all = interests.of_handlers(Peer::Agent, "mcp/message").is_some();
+            let serving = crate::mcp::Serving::new(interests.servers().to_vec(), sees_all);
+            let _ = self.serving.set(serving);
         }
         let _ = self.interests.set(interests.clone());
         Ok(interests)

@@ -1,5 +1,6 @@
 //! How servers are found and asked over ACP: the entries in the set-up of sessions, and `mcp/connect`, `mcp/message` and `mcp/disconnect` in
-//! both generations. The ids tell which server they belong to, so that a new instance of the proxy goes on with what agents know.
+//! both generations. The ids tell which server they belong to, so that a new instance of the proxy goes on with what agents know; where
+//! another proxy brings a server of the same name, they are told apart by what stood in the set-ups.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -7,7 +8,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::rc::Rc;
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::caller::{self, Caller, Severity, Way};
 use super::{Server, protocol};
@@ -29,6 +30,12 @@ const MAX_CONNECTIONS: usize = 1024;
 /// The members that name a server, in the dialects of ACP.
 const SERVER_KEYS: [&str; 3] = ["/serverId", "/acpId", "/id"];
 
+/// Bytes of an id that is looked at. Those that are given are shorter, unless a server has no name but a text.
+const MAX_ID: usize = 256;
+
+/// Ids from set-ups that are remembered.
+const MAX_IDS: usize = 4096;
+
 /// Where the host tells which session a message belongs to.
 const SESSION: &str = "/_meta/consort~1sessionId";
 
@@ -36,12 +43,24 @@ const SESSION: &str = "/_meta/consort~1sessionId";
 pub(crate) struct Serving {
     servers: Vec<Rc<Server>>,
     connections: RefCell<VecDeque<Connection>>,
+    ids: RefCell<VecDeque<Known>>,
+    /// The proxy has asked for what is said to all servers, so that an id which it does not know may be another proxy's.
+    sees_all: bool,
     numbers: Cell<u64>,
+}
+
+/// An id that stood in a set-up.
+struct Known {
+    id: String,
+    /// The place of the server that it was given to; none if somebody else brought it.
+    place: Option<usize>,
 }
 
 /// A connection that an agent has made.
 struct Connection {
     id: String,
+    /// That of its server.
+    place: usize,
     /// The least that lines for its log have to matter.
     least: Severity,
 }
@@ -51,13 +70,21 @@ struct Connection {
 struct Entry {
     #[serde(default)]
     name: String,
+    #[serde(default)]
+    id: Value,
+    #[serde(default, rename = "serverId")]
+    server_id: Value,
+    #[serde(default, rename = "acpId")]
+    acp_id: Value,
 }
 
 impl Serving {
-    pub(crate) fn new(servers: Vec<Rc<Server>>) -> Rc<Self> {
+    pub(crate) fn new(servers: Vec<Rc<Server>>, sees_all: bool) -> Rc<Self> {
         let serving = Rc::new(Self {
             servers,
             connections: RefCell::default(),
+            ids: RefCell::default(),
+            sees_all,
             numbers: Cell::default(),
         });
         for (place, server) in serving.servers.iter().enumerate() {
@@ -106,28 +133,39 @@ impl Serving {
 
     /// Adds the servers to a set-up.
     fn declare(&self, params: &Json) -> Result<(), crate::json::JsonError> {
-        let mut names: Vec<String> = match params.size("/mcpServers") {
+        let entries: Vec<Entry> = match params.size("/mcpServers") {
             None => {
                 params.add("/mcpServers", crate::json::Raw("[]"))?;
                 Vec::new()
             }
-            Some(_) => {
-                let entries: Vec<Entry> = params.decode_at("/mcpServers")?;
-                entries.into_iter().map(|entry| entry.name).collect()
-            }
+            Some(_) => params.decode_at("/mcpServers")?,
         };
-        for server in &self.servers {
-            let mut name = server.name.clone();
+        let mut names: Vec<String> = Vec::new();
+        let mut ids: Vec<String> = Vec::new();
+        for entry in entries {
+            names.push(entry.name);
+            for id in [entry.id, entry.server_id, entry.acp_id] {
+                let Value::String(id) = id else { continue };
+                if self.named(&id).is_some() {
+                    self.learn(&id, None);
+                }
+                ids.push(id);
+            }
+        }
+        for (place, server) in self.servers.iter().enumerate() {
+            let (mut name, mut id) = (server.name.clone(), server_id(server));
             let mut number = 1;
-            // Agents tell servers apart by their names.
-            while names.contains(&name) {
+            // Agents tell servers apart by their names, and whoever passes calls on by their ids.
+            while names.contains(&name) || ids.iter().any(|other| base(other) == id) {
                 number += 1;
                 name = format!("{}-{number}", server.name);
+                id = format!("{}-{number}", server_id(server));
             }
-            let id = match server.each_session {
-                true => format!("{}@{}", server_id(server), self.fresh()),
-                false => server_id(server),
-            };
+            if server.each_session {
+                id = format!("{id}@{}", self.fresh());
+            }
+            self.learn(&id, Some(place));
+            ids.push(id.clone());
             let entry = json!({"type": "acp", "name": name, "id": id, "serverId": id});
             params.add("/mcpServers/-", Json::encode(&entry)?)?;
             names.push(name);
@@ -138,11 +176,42 @@ impl Serving {
     /// The place of the server that params name, by its own id or by a connection to it.
     fn asked(&self, params: &Json) -> Option<usize> {
         let named = SERVER_KEYS.iter().find_map(|key| params.string(key));
-        let id = params.string("/connectionId").or(named)?;
-        self.servers.iter().position(|server| {
-            let rest = id.strip_prefix(&server_id(server));
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['@', '#']))
-        })
+        let asked = params.string("/connectionId").or(named)?;
+        let id = asked.split('#').next()?;
+        let known = self
+            .ids
+            .borrow()
+            .iter()
+            .find(|known| known.id == id)
+            .map(|known| known.place);
+        match known {
+            Some(place) => place,
+            // An instance before this one may have given it.
+            None if !self.sees_all => self.named(id),
+            None => None,
+        }
+    }
+
+    /// The place of the server that gives ids of this kind.
+    fn named(&self, id: &str) -> Option<usize> {
+        let base = base(id);
+        let of = |base: &str| self.servers.iter().position(|server| server_id(server) == base);
+        let numbered = || {
+            let (before, number) = base.rsplit_once('-')?;
+            number.parse::<u32>().is_ok().then(|| of(before)).flatten()
+        };
+        (id.len() <= MAX_ID).then(|| of(base).or_else(numbered)).flatten()
+    }
+
+    /// Remembers whose an id is, as the last set-up has it.
+    fn learn(&self, id: &str, place: Option<usize>) {
+        let mut ids = self.ids.borrow_mut();
+        ids.retain(|known| known.id != id);
+        if ids.len() >= MAX_IDS {
+            ids.pop_front();
+        }
+        let id = id.to_owned();
+        ids.push_back(Known { id, place });
     }
 
     async fn answer(&self, place: usize, request: Request) -> Outcome {
@@ -151,13 +220,16 @@ impl Serving {
         };
         match request.method() {
             "mcp/connect" => {
-                let connection = format!("{}#{}", server_id(server), self.fresh());
+                let named = SERVER_KEYS.iter().find_map(|key| request.params().string(key));
+                let id = named.as_deref().and_then(|named| named.split('#').next());
+                let connection = format!("{}#{}", id.unwrap_or_default(), self.fresh());
                 let mut connections = self.connections.borrow_mut();
                 if connections.len() >= MAX_CONNECTIONS {
                     connections.pop_front();
                 }
                 connections.push_back(Connection {
                     id: connection.clone(),
+                    place,
                     least: 0,
                 });
                 drop(connections);
@@ -239,10 +311,8 @@ impl Serving {
 
     /// Tells everybody who is connected to a server of a change.
     pub(super) fn changed(&self, place: usize, method: &str) {
-        let Some(server) = self.servers.get(place) else { return };
-        let prefix = format!("{}#", server_id(server));
         let connections = self.connections.borrow();
-        for connection in connections.iter().filter(|one| one.id.starts_with(&prefix)) {
+        for connection in connections.iter().filter(|one| one.place == place) {
             if let Err(error) = caller::tell(&Way::Connection(connection.id.clone()), method, &json!({})) {
                 crate::debug!("{method} was not sent: {error}");
             }
@@ -263,6 +333,11 @@ fn server_id(server: &Server) -> String {
     format!("consort:{}", server.name.replace(['@', '#'], "_"))
 }
 
+/// An id without what makes it one of a single session.
+fn base(id: &str) -> &str {
+    id.split('@').next().unwrap_or(id)
+}
+
 /// An error of MCP inside of an answer of ACP.
 fn wrapped(error: RpcError) -> Result<Json, RpcError> {
     let data = error.data();
@@ -279,7 +354,7 @@ mod tests {
 
     #[test]
     fn names_that_were_never_given_are_given() {
-        let serving = Serving::new(Vec::new());
+        let serving = Serving::new(Vec::new(), false);
         assert_ne!(serving.fresh(), serving.fresh());
     }
 }

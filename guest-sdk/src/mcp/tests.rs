@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::Peer::{Agent, Client};
-use crate::testing::{Harness, Sent};
+use crate::testing::{Harness, Kind, Sent};
 use crate::{Interests, Outcome, Proxy, Request, RpcError};
 
 #[derive(Deserialize, JsonSchema)]
@@ -88,7 +88,12 @@ impl Proxy for Offers {
             true => server.each_session(),
             false => server,
         };
-        Ok((Self, Interests::new().intercept(Client, "session/prompt").serve(server)))
+        let interests = Interests::new().intercept(Client, "session/prompt");
+        let interests = match config.decode_at::<bool>("/seesAll") {
+            Ok(true) => interests.intercept(Agent, "mcp/*"),
+            _ => interests,
+        };
+        Ok((Self, interests.serve(server)))
     }
 
     async fn request(&self, request: Request) -> Outcome {
@@ -97,6 +102,7 @@ impl Proxy for Offers {
                 HANDLE.with_borrow(Clone::clone).unwrap().offer("ask", false);
                 request.forward()
             }
+            "mcp/connect" | "mcp/message" => request.forward(),
             method => Err(RpcError::internal(format!("{method} is none of its business"))),
         }
     }
@@ -139,7 +145,7 @@ fn it_adds_itself_to_the_set_up_and_leaves_the_rest_as_it_is() {
     );
     assert_eq!(
         sent.params()["mcpServers"][1],
-        json!({"type": "acp", "name": "loud-2", "id": "consort:loud", "serverId": "consort:loud"})
+        json!({"type": "acp", "name": "loud-2", "id": "consort:loud-2", "serverId": "consort:loud-2"})
     );
     for method in ["session/load", "session/resume", "session/fork"] {
         host.request(Client, method, json!({"sessionId": "s", "cwd": "/w"}));
@@ -157,6 +163,60 @@ fn a_server_of_each_session_has_an_id_of_its_own() {
     assert_ne!(ids[0], ids[1]);
     host.request(Agent, "mcp/connect", json!({"serverId": ids[1]}));
     assert!(host.next().result()["connectionId"].is_string());
+}
+
+#[test]
+fn two_proxies_with_a_server_of_the_same_name_answer_for_their_own() {
+    for config in [json!({}), json!({"scope": "session"}), json!({"seesAll": true})] {
+        let mut first = Harness::start::<Offers>(config.clone()).unwrap();
+        let mut second = Harness::start::<Offers>(config).unwrap();
+        let servers = set_up(&mut first, json!({"mcpServers": []}));
+        let servers = set_up(&mut second, servers)["mcpServers"].clone();
+        assert_eq!(
+            (&servers[0]["name"], &servers[1]["name"]),
+            (&json!("loud"), &json!("loud-2"))
+        );
+        let ids = [0, 1].map(|place: usize| servers[place]["serverId"].clone());
+        assert_ne!(ids[0], ids[1]);
+        let tools = |key: &str, id: &Value| json!({key: id, "requestId": "r", "method": "tools/list"});
+        // What the agent says comes to the second one first.
+        for (method, params) in [
+            ("mcp/connect", json!({"serverId": ids[0]})),
+            ("mcp/message", tools("serverId", &ids[0])),
+        ] {
+            second.request(Agent, method, params.clone());
+            let passed = second.next();
+            assert_eq!(
+                (passed.method(), passed.to(), passed.params()),
+                (method, Client, params)
+            );
+        }
+        for (host, id) in [(&mut first, &ids[0]), (&mut second, &ids[1])] {
+            host.request(Agent, "mcp/connect", json!({"serverId": id}));
+            let connection = host.next().result()["connectionId"].clone();
+            host.request(Agent, "mcp/message", tools("connectionId", &connection));
+            assert!(host.next().result()["tools"].is_array());
+        }
+        first.request(Agent, "mcp/connect", json!({"serverId": ids[0]}));
+        let connection = first.next().result()["connectionId"].clone();
+        second.request(Agent, "mcp/message", tools("connectionId", &connection));
+        assert_eq!(
+            second.next().to(),
+            Client,
+            "a connection to the first one is not its own"
+        );
+    }
+}
+
+#[test]
+fn a_new_instance_goes_on_unless_it_could_be_another_proxys_server() {
+    for (config, answered) in [(json!({}), true), (json!({"seesAll": true}), false)] {
+        let mut host = Harness::start::<Offers>(config).unwrap();
+        for id in ["consort:loud-2", "consort:loud@0", "consort:loud-2@0#1"] {
+            host.request(Agent, "mcp/message", json!({"connectionId": id, "method": "ping"}));
+            assert_eq!(host.next().kind() == Kind::Result, answered, "{id}");
+        }
+    }
 }
 
 #[test]
