@@ -3,7 +3,7 @@
 //! another proxy brings a server of the same name, they are told apart by what stood in the set-ups.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::rc::Rc;
 
@@ -26,6 +26,10 @@ pub(crate) const MESSAGES: &str = "mcp/*";
 
 /// Connections that are told of changes. More than any agent makes; those that are not among them work all the same.
 const MAX_CONNECTIONS: usize = 1024;
+
+/// Resources that somebody is told of over one connection, and bytes of their URIs.
+const MAX_SUBSCRIBED: usize = 256;
+const MAX_URI: usize = 2048;
 
 /// The members that name a server, in the dialects of ACP.
 const SERVER_KEYS: [&str; 3] = ["/serverId", "/acpId", "/id"];
@@ -63,6 +67,8 @@ struct Connection {
     place: usize,
     /// The least that lines for its log have to matter.
     least: Severity,
+    /// URIs of resources whose changes it wants to hear of.
+    subscribed: BTreeSet<String>,
 }
 
 /// As much of an entry of `mcpServers` as has to be known.
@@ -223,16 +229,7 @@ impl Serving {
                 let named = SERVER_KEYS.iter().find_map(|key| request.params().string(key));
                 let id = named.as_deref().and_then(|named| named.split('#').next());
                 let connection = format!("{}#{}", id.unwrap_or_default(), self.fresh());
-                let mut connections = self.connections.borrow_mut();
-                if connections.len() >= MAX_CONNECTIONS {
-                    connections.pop_front();
-                }
-                connections.push_back(Connection {
-                    id: connection.clone(),
-                    place,
-                    least: 0,
-                });
-                drop(connections);
+                self.with_connection(&connection, place, |_| ());
                 request.reply(Json::encode(&json!({"connectionId": connection}))?)
             }
             "mcp/disconnect" => {
@@ -248,8 +245,9 @@ impl Serving {
                 };
                 let connection = params.string("/connectionId");
                 let stateless = connection.is_none();
-                if let (Some(connection), "logging/setLevel") = (&connection, method.as_str()) {
-                    self.set_level(connection, &inner)?;
+                if let Some(connection) = &connection
+                    && self.keep(server, place, connection, &method, &inner)?
+                {
                     drop(inner);
                     return request.reply(Json::encode(&json!({}))?);
                 }
@@ -289,17 +287,54 @@ impl Serving {
             .retain(|one| Some(&one.id) != connection.as_ref());
     }
 
-    /// The agent says which lines it wants for its log from now on.
-    fn set_level(&self, connection: &str, params: &Json) -> Result<(), RpcError> {
-        let level = params.string("/level").unwrap_or_default();
-        let Some(least) = caller::severity(&level) else {
-            return Err(RpcError::invalid_params(format!("MCP has no level `{level}`")));
-        };
-        let mut connections = self.connections.borrow_mut();
-        if let Some(connection) = connections.iter_mut().find(|one| one.id == connection) {
-            connection.least = least;
+    /// Keeps what the agent wants from now on, over a connection: lines for its log, or news of a resource. Says whether it was about that.
+    fn keep(&self, server: &Server, place: usize, id: &str, method: &str, params: &Json) -> Result<bool, RpcError> {
+        match method {
+            "logging/setLevel" => {
+                let level = params.string("/level").unwrap_or_default();
+                let Some(least) = caller::severity(&level) else {
+                    return Err(RpcError::invalid_params(format!("MCP has no level `{level}`")));
+                };
+                self.with_connection(id, place, |connection| connection.least = least);
+            }
+            "resources/subscribe" | "resources/unsubscribe" if server.has_resources() => {
+                let uri = params.string("/uri").filter(|uri| uri.len() <= MAX_URI);
+                let uri = uri.ok_or_else(|| RpcError::invalid_params("there is no `uri`, or it is too long"))?;
+                self.with_connection(id, place, |Connection { subscribed, .. }| {
+                    if method == "resources/unsubscribe" {
+                        subscribed.remove(&uri);
+                    } else if subscribed.len() >= MAX_SUBSCRIBED && !subscribed.contains(&uri) {
+                        let reason = format!("no more than {MAX_SUBSCRIBED} resources can be subscribed to");
+                        return Err(RpcError::invalid_params(reason));
+                    } else {
+                        subscribed.insert(uri);
+                    }
+                    Ok(())
+                })?;
+            }
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Works on what is known of a connection. One that an instance before this one has made is new.
+    fn with_connection<R>(&self, id: &str, place: usize, work: impl FnOnce(&mut Connection) -> R) -> R {
+        let mut connections = self.connections.borrow_mut();
+        if let Some(connection) = connections.iter_mut().find(|one| one.id == id) {
+            return work(connection);
+        }
+        let mut connection = Connection {
+            id: id.to_owned(),
+            place,
+            least: 0,
+            subscribed: BTreeSet::new(),
+        };
+        let result = work(&mut connection);
+        if connections.len() >= MAX_CONNECTIONS {
+            connections.pop_front();
+        }
+        connections.push_back(connection);
+        result
     }
 
     /// What lines for the log have to matter there. Whoever has never said so gets all.
@@ -311,9 +346,20 @@ impl Serving {
 
     /// Tells everybody who is connected to a server of a change.
     pub(super) fn changed(&self, place: usize, method: &str) {
+        self.tell(method, &json!({}), |one| one.place == place);
+    }
+
+    /// Tells those who have subscribed to a resource that it is another one now.
+    pub(super) fn updated(&self, place: usize, uri: &str) {
+        self.tell("notifications/resources/updated", &json!({"uri": uri}), |one| {
+            one.place == place && one.subscribed.contains(uri)
+        });
+    }
+
+    fn tell(&self, method: &str, params: &Value, wanted: impl Fn(&Connection) -> bool) {
         let connections = self.connections.borrow();
-        for connection in connections.iter().filter(|one| one.place == place) {
-            if let Err(error) = caller::tell(&Way::Connection(connection.id.clone()), method, &json!({})) {
+        for connection in connections.iter().filter(|one| wanted(one)) {
+            if let Err(error) = caller::tell(&Way::Connection(connection.id.clone()), method, params) {
                 crate::debug!("{method} was not sent: {error}");
             }
         }
