@@ -36,10 +36,12 @@ mod failure;
 mod protocol;
 mod result;
 mod serving;
+mod template;
 #[cfg(test)]
 mod tests;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -51,7 +53,7 @@ use serde_json::{Value, json};
 
 pub use caller::{Caller, Level};
 pub use failure::Failure;
-pub use result::{Contents, Listed, Message, Reply, Structured};
+pub use result::{Completing, Contents, Listed, Message, Reply, Structured};
 pub(crate) use serving::{MESSAGES, SET_UPS, Serving};
 
 use crate::json::Json;
@@ -69,7 +71,9 @@ pub struct Server {
     tools: Vec<Tool>,
     resources: Vec<Resource>,
     finders: Vec<Finder>,
+    templates: Vec<Template>,
     prompts: Vec<Prompt>,
+    complete: Option<Complete>,
     shared: Rc<Shared>,
 }
 
@@ -102,6 +106,15 @@ struct Finder {
     list: Box<dyn Fn(Caller) -> Working<Vec<Listed>>>,
     read: Box<dyn Fn(String, Caller) -> Working<Option<Contents>>>,
 }
+
+/// Resources whose URIs are all of one kind.
+struct Template {
+    uri: String,
+    shown: Value,
+    read: Box<dyn Fn(BTreeMap<String, String>, Caller) -> Working<Option<Contents>>>,
+}
+
+type Complete = Box<dyn Fn(Completing, Caller) -> Working<Vec<String>>>;
 
 struct Prompt {
     name: String,
@@ -142,7 +155,9 @@ impl Server {
             tools: Vec::new(),
             resources: Vec::new(),
             finders: Vec::new(),
+            templates: Vec::new(),
             prompts: Vec::new(),
+            complete: None,
             shared: Rc::default(),
         }
     }
@@ -242,6 +257,40 @@ impl Server {
         self
     }
 
+    /// Also offers the resources whose URIs have this form, such as `db://{table}/rows/{row}`: `read` gives what stands at one, if there is
+    /// such a one. It gets the variables as they stand in the URI; each is at least one character, and has no `/`.
+    #[must_use]
+    pub fn resource_template<R>(mut self, uri: &str, name: &str, more: Value, read: R) -> Self
+    where
+        R: AsyncFn(BTreeMap<String, String>, Caller) -> Result<Option<Contents>, Failure> + 'static,
+    {
+        let read = Rc::new(read);
+        self.templates.push(Template {
+            uri: uri.to_owned(),
+            shown: merged(json!({"uriTemplate": uri, "name": name}), more),
+            read: Box::new(move |variables, caller| {
+                let read = read.clone();
+                Box::pin(async move { read(variables, caller).await })
+            }),
+        });
+        self
+    }
+
+    /// Also suggests how what the user has begun to write could go on: arguments of prompts, and variables of templates. The first
+    /// hundred suggestions are given.
+    #[must_use]
+    pub fn completion<W>(mut self, complete: W) -> Self
+    where
+        W: AsyncFn(Completing, Caller) -> Result<Vec<String>, Failure> + 'static,
+    {
+        let complete = Rc::new(complete);
+        self.complete = Some(Box::new(move |completing, caller| {
+            let complete = complete.clone();
+            Box::pin(async move { complete(completing, caller).await })
+        }));
+        self
+    }
+
     /// Also offers a prompt, whose arguments are the fields of an `A`.
     #[must_use]
     pub fn prompt<A, W>(mut self, name: &str, description: &str, get: W) -> Self
@@ -298,6 +347,14 @@ impl Handle {
         drop(hidden);
         if changed && let Some(serving) = shared.serving.borrow().upgrade() {
             serving.changed(shared.place.get(), "notifications/tools/list_changed");
+        }
+    }
+
+    /// What stands in a resource is something else now. Agents that have subscribed to it are told.
+    pub fn updated(&self, uri: &str) {
+        let Some(shared) = self.0.upgrade() else { return };
+        if let Some(serving) = shared.serving.borrow().upgrade() {
+            serving.updated(shared.place.get(), uri);
         }
     }
 }

@@ -113,6 +113,29 @@ impl Call {
         }
     }
 
+    /// Stops waiting without giving the request up, and does this with its answer when it comes. For what has to be done although the
+    /// handler ends, such as in a `drop`. Does nothing once the answer was taken.
+    ///
+    /// ```
+    /// use consort_proxy::{Peer::Agent, debug, json};
+    ///
+    /// fn close(session: &str) {
+    ///     let mut closing = Agent.request("session/close", json!({"sessionId": session}));
+    ///     closing.detach(|answer| {
+    ///         if let Err(error) = answer {
+    ///             debug!("it was not closed: {error}");
+    ///         }
+    ///     });
+    /// }
+    /// ```
+    pub fn detach(&mut self, after: impl FnOnce(Result<Json, RpcError>) + 'static) {
+        match std::mem::replace(&mut self.0, State::Finished) {
+            State::Failed(Some(error)) => after(Err(error)),
+            State::Waiting(id) => runtime::detach_call(id, Box::new(after)),
+            State::Failed(None) | State::Finished => {}
+        }
+    }
+
     pub(crate) fn is_sent(&self) -> bool {
         matches!(self.0, State::Waiting(_))
     }

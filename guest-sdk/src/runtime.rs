@@ -17,7 +17,7 @@ use crate::message::{Notification, Observed, Outcome, Request, Seen, session_id}
 use crate::peer::Peer;
 use crate::proxy::{Handler, Proxy};
 use crate::raw;
-use calls::Calls;
+use calls::{After, Calls};
 use tasks::{Kind, Task, Tasks};
 
 /// Copies whose handlers wait at a time. Observing has no ticket that ends, so it needs a bound of its own.
@@ -111,7 +111,9 @@ impl Runtime {
         let _ = self.handler.set(Rc::new(proxy));
         #[cfg(feature = "mcp")]
         if !interests.servers().is_empty() {
-            let _ = self.serving.set(crate::mcp::Serving::new(interests.servers().to_vec()));
+            let sees_all = interests.of_handlers(Peer::Agent, "mcp/message").is_some();
+            let serving = crate::mcp::Serving::new(interests.servers().to_vec(), sees_all);
+            let _ = self.serving.set(serving);
         }
         let _ = self.interests.set(interests.clone());
         Ok(interests)
@@ -482,6 +484,11 @@ pub(crate) fn abandon_call(id: u64) {
             let _ = runtime.send(peer, raw::Message::Notification(cancel));
         }
     });
+}
+
+/// Nobody waits for this call any more, but it goes on.
+pub(crate) fn detach_call(id: u64, after: After) {
+    with_current(|runtime| runtime.calls.detach(id, after));
 }
 
 /// Lets the ends of sessions reach this state.

@@ -4,9 +4,11 @@
 use consort_tests::chains::Chain;
 use consort_tests::mcp::{answer, close, initialize, new_session};
 use consort_tests::raw::{id, last};
+use consort_tests::reached::{Http, begin_in, over_http};
 use consort_tests::session::request;
 use consort_tests::{Agent, Client};
 use serde_json::{Value, json};
+use std::path::Path;
 
 const SERVER: &str = "consort:offers";
 
@@ -133,5 +135,24 @@ fn what_is_said_to_servers_of_the_client_passes_as_it_is() {
             id(&line)
         ));
         assert_eq!(agent.expect()["result"], json!({"connectionId": "c1"}));
+    }
+}
+
+#[test]
+fn two_proxies_with_a_server_of_the_same_name_are_both_reached() {
+    for (proxy, config) in [
+        ("offers", json!({})),
+        ("offers", json!({"scope": "session"})),
+        ("tools", json!({})),
+    ] {
+        let chain = Chain::new("two servers of one name", &[(proxy, config.clone()), (proxy, config)]);
+        let (mut client, listener) = chain.fresh();
+        let (_agent, servers) = begin_in(&mut client, &listener, &over_http(), Path::new("/tmp"), &json!([]));
+        let names: Vec<&Value> = servers.iter().map(|server| &server["name"]).collect();
+        assert_eq!(names, [&json!(proxy), &json!(format!("{proxy}-2"))]);
+        for server in &servers {
+            let listed = Http::connect(server).ask("tools/list", &json!({}));
+            assert!(listed["result"]["tools"][0]["name"].is_string(), "{listed}");
+        }
     }
 }

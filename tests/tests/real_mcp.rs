@@ -9,7 +9,7 @@ use consort_tests::{Client, Directory, PATIENCE, command};
 use serde_json::json;
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,6 +54,19 @@ fn uses_the_tool(client: &mut Client, directory: &Directory) -> String {
     }
 }
 
+/// The agent uses the tool, over HTTP, and says what it gave.
+fn gets_what_the_tool_gives_over_http(command: Command, directory: &Directory, trace: &Path) {
+    let mut client = Client::spawn(command, Transcript::default());
+    let said = uses_the_tool(&mut client, directory);
+    assert!(said.contains(TEXT), "{said}");
+    assert!(
+        fs::read_to_string(trace)
+            .unwrap()
+            .contains(r#""url":"http://127.0.0.1:"#)
+    );
+    client.end();
+}
+
 #[test]
 #[ignore = "installs some 220 MB"]
 fn codex_over_http() {
@@ -67,15 +80,7 @@ fn codex_over_http() {
         .env("OPENAI_API_KEY", "sk-test")
         .env("CODEX_API_KEY", "sk-test")
         .env("NO_PROXY", "127.0.0.1");
-    let mut client = Client::spawn(command, Transcript::default());
-    let said = uses_the_tool(&mut client, &directory);
-    assert!(said.contains(TEXT), "{said}");
-    assert!(
-        fs::read_to_string(trace)
-            .unwrap()
-            .contains(r#""url":"http://127.0.0.1:"#)
-    );
-    client.end();
+    gets_what_the_tool_gives_over_http(command, &directory, &trace);
 }
 
 #[test]
@@ -99,15 +104,7 @@ fn copilot_over_http() {
     agent.extend(variables.map(|(name, value)| format!("{name}={value}").into()));
     agent.extend([program.into(), "--acp".into()]);
     let (command, directory, trace) = offering(&agent);
-    let mut client = Client::spawn(command, Transcript::default());
-    let said = uses_the_tool(&mut client, &directory);
-    assert!(said.contains(TEXT), "{said}");
-    assert!(
-        fs::read_to_string(trace)
-            .unwrap()
-            .contains(r#""url":"http://127.0.0.1:"#)
-    );
-    client.end();
+    gets_what_the_tool_gives_over_http(command, &directory, &trace);
 }
 
 #[test]

@@ -143,6 +143,38 @@ fn a_call_that_is_given_up_stops_the_subagent() {
 }
 
 #[test]
+fn a_session_that_begins_too_late_is_closed_and_not_shown() {
+    let mut capabilities = over_http();
+    capabilities["sessionCapabilities"] = json!({"close": {}});
+    let (mut client, mut agent, server) = start(&json!({}), &capabilities);
+    let server = Http::connect(&server);
+    let id = server.next_id();
+    thread::scope(|scope| {
+        let called = scope.spawn(|| server.ask("tools/call", &task()));
+        let new = agent.expect();
+        assert_eq!(new["method"], "session/new");
+        server.tell("notifications/cancelled", &json!({"requestId": id}));
+        assert_eq!(called.join().expect("the call ends")["error"]["code"], -32800);
+        agent.send_json(&chunk("child", "Hello"));
+        agent.answer(&new, &json!({"sessionId": "child"}));
+        let close = loop {
+            let told = agent.expect();
+            if told["method"] != "$/cancel_request" {
+                break told;
+            }
+        };
+        assert_eq!(
+            (&close["method"], &close["params"]),
+            (&json!("session/close"), &json!({"sessionId": "child"}))
+        );
+        agent.send_json(&chunk("child", "I am still here"));
+        agent.answer(&close, &json!({}));
+        agent.send_json(&chunk("s1", "of the parent"));
+        assert_eq!(client.expect()["params"]["update"]["content"]["text"], "of the parent");
+    });
+}
+
+#[test]
 fn the_end_of_the_turn_that_it_works_for_stops_the_subagent() {
     let (mut client, mut agent, server) = start(&json!({}), &over_http());
     client.send_json(&prompt("p", "go"));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::caller::Caller;
 use super::failure::Failure;
-use super::{Reply, Server};
+use super::{Completing, Reply, Server, template};
 use crate::error::RpcError;
 use crate::json::{Json, escape};
 
@@ -25,6 +25,9 @@ const LOG_KEY: &str = "io.modelcontextprotocol/logLevel";
 
 /// The member of a result's `_meta` that names the server.
 const SERVER_KEY: &str = "io.modelcontextprotocol/serverInfo";
+
+/// What MCP allows.
+const MAX_SUGGESTIONS: usize = 100;
 
 /// Answers a request.
 pub(super) async fn answer(server: &Server, method: &str, params: &Json, caller: Caller) -> Result<Value, RpcError> {
@@ -47,10 +50,14 @@ pub(super) async fn answer(server: &Server, method: &str, params: &Json, caller:
         ),
         "tools/call" => server.call(params, caller).await?,
         "resources/list" => server.list_resources(caller).await?,
-        "resources/templates/list" if server.has_resources() => json!({"resourceTemplates": []}),
+        "resources/templates/list" if server.has_resources() => server.list(
+            "resourceTemplates",
+            server.templates.iter().map(|template| &template.shown),
+        ),
         "resources/read" => server.read(params, caller).await?,
         "prompts/list" => server.list("prompts", server.prompts.iter().map(|prompt| &prompt.shown)),
         "prompts/get" => server.get(params, caller).await?,
+        "completion/complete" if server.complete.is_some() => server.suggest(params, caller).await?,
         _ => {
             let reason = format!("the MCP server `{}` has no method `{method}`", server.name);
             return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, reason));
@@ -111,6 +118,9 @@ impl Server {
         if !self.prompts.is_empty() {
             capabilities["prompts"] = json!({});
         }
+        if self.complete.is_some() {
+            capabilities["completions"] = json!({});
+        }
         capabilities
     }
 
@@ -125,9 +135,12 @@ impl Server {
         let asked = params.string("/protocolVersion").unwrap_or_default();
         let known = WITH_INITIALIZE.into_iter().find(|version| *version == asked);
         let version = known.unwrap_or(WITH_INITIALIZE[0]);
-        self.instructed(
-            json!({"protocolVersion": version, "capabilities": self.capabilities(), "serverInfo": self.info()}),
-        )
+        let mut capabilities = self.capabilities();
+        // Who has no connection cannot be told later.
+        if self.has_resources() {
+            capabilities["resources"]["subscribe"] = true.into();
+        }
+        self.instructed(json!({"protocolVersion": version, "capabilities": capabilities, "serverInfo": self.info()}))
     }
 
     fn discover(&self) -> Value {
@@ -160,8 +173,8 @@ impl Server {
         }
     }
 
-    fn has_resources(&self) -> bool {
-        !self.resources.is_empty() || !self.finders.is_empty()
+    pub(super) fn has_resources(&self) -> bool {
+        !self.resources.is_empty() || !self.finders.is_empty() || !self.templates.is_empty()
     }
 
     async fn list_resources(&self, caller: Caller) -> Result<Value, RpcError> {
@@ -185,8 +198,48 @@ impl Server {
                 return Ok(json!({"contents": [contents.into_value(&uri, None)]}));
             }
         }
+        for template in &self.templates {
+            let Some(variables) = template::variables(&template.uri, &uri) else {
+                continue;
+            };
+            let found = (template.read)(variables, caller.clone()).await.map_err(protocol)?;
+            if let Some(contents) = found {
+                let contents = contents.into_value(&uri, template.shown["mimeType"].as_str());
+                return Ok(json!({"contents": [contents]}));
+            }
+        }
         let reason = format!("there is no resource `{uri}`");
         Err(RpcError::new(RpcError::NOT_FOUND, reason))
+    }
+
+    async fn suggest(&self, params: &Json, caller: Caller) -> Result<Value, RpcError> {
+        let text = |pointer| params.string(pointer).unwrap_or_default();
+        let (of, known) = match text("/ref/type").as_str() {
+            "ref/prompt" => {
+                let of = text("/ref/name");
+                let known = self.prompts.iter().any(|prompt| prompt.name == of);
+                (of, known)
+            }
+            _ => {
+                let of = text("/ref/uri");
+                let known = self.templates.iter().any(|template| template.uri == of);
+                (of, known)
+            }
+        };
+        let Some(complete) = self.complete.as_ref().filter(|_| known) else {
+            let reason = format!("there is neither a prompt nor a template `{of}` to complete");
+            return Err(RpcError::invalid_params(reason));
+        };
+        let completing = Completing {
+            of,
+            name: text("/argument/name"),
+            value: text("/argument/value"),
+            others: params.decode_at("/context/arguments").unwrap_or_default(),
+        };
+        let mut values = complete(completing, caller).await.map_err(protocol)?;
+        let total = values.len();
+        values.truncate(MAX_SUGGESTIONS);
+        Ok(json!({"completion": {"values": values, "total": total, "hasMore": total > MAX_SUGGESTIONS}}))
     }
 
     async fn get(&self, params: &Json, caller: Caller) -> Result<Value, RpcError> {

@@ -1,5 +1,7 @@
 //! What tools, resources and prompts give, in the shapes of MCP.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -72,6 +74,19 @@ impl Listed {
         let shown = super::merged(json!({"uri": uri, "name": name}), more);
         Self { uri, shown }
     }
+}
+
+/// What the user has begun to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completing {
+    /// The name of the prompt, or the URI of the template with its variables.
+    pub of: String,
+    /// Which argument or variable it is.
+    pub name: String,
+    /// What there is of it.
+    pub value: String,
+    /// The other arguments, as far as they are known.
+    pub others: BTreeMap<String, String>,
 }
 
 /// What stands in a resource.

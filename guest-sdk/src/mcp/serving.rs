@@ -1,13 +1,14 @@
 //! How servers are found and asked over ACP: the entries in the set-up of sessions, and `mcp/connect`, `mcp/message` and `mcp/disconnect` in
-//! both generations. The ids tell which server they belong to, so that a new instance of the proxy goes on with what agents know.
+//! both generations. The ids tell which server they belong to, so that a new instance of the proxy goes on with what agents know; where
+//! another proxy brings a server of the same name, they are told apart by what stood in the set-ups.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::rc::Rc;
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::caller::{self, Caller, Severity, Way};
 use super::{Server, protocol};
@@ -26,8 +27,18 @@ pub(crate) const MESSAGES: &str = "mcp/*";
 /// Connections that are told of changes. More than any agent makes; those that are not among them work all the same.
 const MAX_CONNECTIONS: usize = 1024;
 
+/// Resources that somebody is told of over one connection, and bytes of their URIs.
+const MAX_SUBSCRIBED: usize = 256;
+const MAX_URI: usize = 2048;
+
 /// The members that name a server, in the dialects of ACP.
 const SERVER_KEYS: [&str; 3] = ["/serverId", "/acpId", "/id"];
+
+/// Bytes of an id that is looked at. Those that are given are shorter, unless a server has no name but a text.
+const MAX_ID: usize = 256;
+
+/// Ids from set-ups that are remembered.
+const MAX_IDS: usize = 4096;
 
 /// Where the host tells which session a message belongs to.
 const SESSION: &str = "/_meta/consort~1sessionId";
@@ -36,14 +47,28 @@ const SESSION: &str = "/_meta/consort~1sessionId";
 pub(crate) struct Serving {
     servers: Vec<Rc<Server>>,
     connections: RefCell<VecDeque<Connection>>,
+    ids: RefCell<VecDeque<Known>>,
+    /// The proxy has asked for what is said to all servers, so that an id which it does not know may be another proxy's.
+    sees_all: bool,
     numbers: Cell<u64>,
+}
+
+/// An id that stood in a set-up.
+struct Known {
+    id: String,
+    /// The place of the server that it was given to; none if somebody else brought it.
+    place: Option<usize>,
 }
 
 /// A connection that an agent has made.
 struct Connection {
     id: String,
+    /// That of its server.
+    place: usize,
     /// The least that lines for its log have to matter.
     least: Severity,
+    /// URIs of resources whose changes it wants to hear of.
+    subscribed: BTreeSet<String>,
 }
 
 /// As much of an entry of `mcpServers` as has to be known.
@@ -51,13 +76,21 @@ struct Connection {
 struct Entry {
     #[serde(default)]
     name: String,
+    #[serde(default)]
+    id: Value,
+    #[serde(default, rename = "serverId")]
+    server_id: Value,
+    #[serde(default, rename = "acpId")]
+    acp_id: Value,
 }
 
 impl Serving {
-    pub(crate) fn new(servers: Vec<Rc<Server>>) -> Rc<Self> {
+    pub(crate) fn new(servers: Vec<Rc<Server>>, sees_all: bool) -> Rc<Self> {
         let serving = Rc::new(Self {
             servers,
             connections: RefCell::default(),
+            ids: RefCell::default(),
+            sees_all,
             numbers: Cell::default(),
         });
         for (place, server) in serving.servers.iter().enumerate() {
@@ -106,28 +139,39 @@ impl Serving {
 
     /// Adds the servers to a set-up.
     fn declare(&self, params: &Json) -> Result<(), crate::json::JsonError> {
-        let mut names: Vec<String> = match params.size("/mcpServers") {
+        let entries: Vec<Entry> = match params.size("/mcpServers") {
             None => {
                 params.add("/mcpServers", crate::json::Raw("[]"))?;
                 Vec::new()
             }
-            Some(_) => {
-                let entries: Vec<Entry> = params.decode_at("/mcpServers")?;
-                entries.into_iter().map(|entry| entry.name).collect()
-            }
+            Some(_) => params.decode_at("/mcpServers")?,
         };
-        for server in &self.servers {
-            let mut name = server.name.clone();
+        let mut names: Vec<String> = Vec::new();
+        let mut ids: Vec<String> = Vec::new();
+        for entry in entries {
+            names.push(entry.name);
+            for id in [entry.id, entry.server_id, entry.acp_id] {
+                let Value::String(id) = id else { continue };
+                if self.named(&id).is_some() {
+                    self.learn(&id, None);
+                }
+                ids.push(id);
+            }
+        }
+        for (place, server) in self.servers.iter().enumerate() {
+            let (mut name, mut id) = (server.name.clone(), server_id(server));
             let mut number = 1;
-            // Agents tell servers apart by their names.
-            while names.contains(&name) {
+            // Agents tell servers apart by their names, and whoever passes calls on by their ids.
+            while names.contains(&name) || ids.iter().any(|other| base(other) == id) {
                 number += 1;
                 name = format!("{}-{number}", server.name);
+                id = format!("{}-{number}", server_id(server));
             }
-            let id = match server.each_session {
-                true => format!("{}@{}", server_id(server), self.fresh()),
-                false => server_id(server),
-            };
+            if server.each_session {
+                id = format!("{id}@{}", self.fresh());
+            }
+            self.learn(&id, Some(place));
+            ids.push(id.clone());
             let entry = json!({"type": "acp", "name": name, "id": id, "serverId": id});
             params.add("/mcpServers/-", Json::encode(&entry)?)?;
             names.push(name);
@@ -138,11 +182,42 @@ impl Serving {
     /// The place of the server that params name, by its own id or by a connection to it.
     fn asked(&self, params: &Json) -> Option<usize> {
         let named = SERVER_KEYS.iter().find_map(|key| params.string(key));
-        let id = params.string("/connectionId").or(named)?;
-        self.servers.iter().position(|server| {
-            let rest = id.strip_prefix(&server_id(server));
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['@', '#']))
-        })
+        let asked = params.string("/connectionId").or(named)?;
+        let id = asked.split('#').next()?;
+        let known = self
+            .ids
+            .borrow()
+            .iter()
+            .find(|known| known.id == id)
+            .map(|known| known.place);
+        match known {
+            Some(place) => place,
+            // An instance before this one may have given it.
+            None if !self.sees_all => self.named(id),
+            None => None,
+        }
+    }
+
+    /// The place of the server that gives ids of this kind.
+    fn named(&self, id: &str) -> Option<usize> {
+        let base = base(id);
+        let of = |base: &str| self.servers.iter().position(|server| server_id(server) == base);
+        let numbered = || {
+            let (before, number) = base.rsplit_once('-')?;
+            number.parse::<u32>().is_ok().then(|| of(before)).flatten()
+        };
+        (id.len() <= MAX_ID).then(|| of(base).or_else(numbered)).flatten()
+    }
+
+    /// Remembers whose an id is, as the last set-up has it.
+    fn learn(&self, id: &str, place: Option<usize>) {
+        let mut ids = self.ids.borrow_mut();
+        ids.retain(|known| known.id != id);
+        if ids.len() >= MAX_IDS {
+            ids.pop_front();
+        }
+        let id = id.to_owned();
+        ids.push_back(Known { id, place });
     }
 
     async fn answer(&self, place: usize, request: Request) -> Outcome {
@@ -151,16 +226,10 @@ impl Serving {
         };
         match request.method() {
             "mcp/connect" => {
-                let connection = format!("{}#{}", server_id(server), self.fresh());
-                let mut connections = self.connections.borrow_mut();
-                if connections.len() >= MAX_CONNECTIONS {
-                    connections.pop_front();
-                }
-                connections.push_back(Connection {
-                    id: connection.clone(),
-                    least: 0,
-                });
-                drop(connections);
+                let named = SERVER_KEYS.iter().find_map(|key| request.params().string(key));
+                let id = named.as_deref().and_then(|named| named.split('#').next());
+                let connection = format!("{}#{}", id.unwrap_or_default(), self.fresh());
+                self.with_connection(&connection, place, |_| ());
                 request.reply(Json::encode(&json!({"connectionId": connection}))?)
             }
             "mcp/disconnect" => {
@@ -176,8 +245,9 @@ impl Serving {
                 };
                 let connection = params.string("/connectionId");
                 let stateless = connection.is_none();
-                if let (Some(connection), "logging/setLevel") = (&connection, method.as_str()) {
-                    self.set_level(connection, &inner)?;
+                if let Some(connection) = &connection
+                    && self.keep(server, place, connection, &method, &inner)?
+                {
                     drop(inner);
                     return request.reply(Json::encode(&json!({}))?);
                 }
@@ -217,17 +287,54 @@ impl Serving {
             .retain(|one| Some(&one.id) != connection.as_ref());
     }
 
-    /// The agent says which lines it wants for its log from now on.
-    fn set_level(&self, connection: &str, params: &Json) -> Result<(), RpcError> {
-        let level = params.string("/level").unwrap_or_default();
-        let Some(least) = caller::severity(&level) else {
-            return Err(RpcError::invalid_params(format!("MCP has no level `{level}`")));
-        };
-        let mut connections = self.connections.borrow_mut();
-        if let Some(connection) = connections.iter_mut().find(|one| one.id == connection) {
-            connection.least = least;
+    /// Keeps what the agent wants from now on, over a connection: lines for its log, or news of a resource. Says whether it was about that.
+    fn keep(&self, server: &Server, place: usize, id: &str, method: &str, params: &Json) -> Result<bool, RpcError> {
+        match method {
+            "logging/setLevel" => {
+                let level = params.string("/level").unwrap_or_default();
+                let Some(least) = caller::severity(&level) else {
+                    return Err(RpcError::invalid_params(format!("MCP has no level `{level}`")));
+                };
+                self.with_connection(id, place, |connection| connection.least = least);
+            }
+            "resources/subscribe" | "resources/unsubscribe" if server.has_resources() => {
+                let uri = params.string("/uri").filter(|uri| uri.len() <= MAX_URI);
+                let uri = uri.ok_or_else(|| RpcError::invalid_params("there is no `uri`, or it is too long"))?;
+                self.with_connection(id, place, |Connection { subscribed, .. }| {
+                    if method == "resources/unsubscribe" {
+                        subscribed.remove(&uri);
+                    } else if subscribed.len() >= MAX_SUBSCRIBED && !subscribed.contains(&uri) {
+                        let reason = format!("no more than {MAX_SUBSCRIBED} resources can be subscribed to");
+                        return Err(RpcError::invalid_params(reason));
+                    } else {
+                        subscribed.insert(uri);
+                    }
+                    Ok(())
+                })?;
+            }
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Works on what is known of a connection. One that an instance before this one has made is new.
+    fn with_connection<R>(&self, id: &str, place: usize, work: impl FnOnce(&mut Connection) -> R) -> R {
+        let mut connections = self.connections.borrow_mut();
+        if let Some(connection) = connections.iter_mut().find(|one| one.id == id) {
+            return work(connection);
+        }
+        let mut connection = Connection {
+            id: id.to_owned(),
+            place,
+            least: 0,
+            subscribed: BTreeSet::new(),
+        };
+        let result = work(&mut connection);
+        if connections.len() >= MAX_CONNECTIONS {
+            connections.pop_front();
+        }
+        connections.push_back(connection);
+        result
     }
 
     /// What lines for the log have to matter there. Whoever has never said so gets all.
@@ -239,11 +346,20 @@ impl Serving {
 
     /// Tells everybody who is connected to a server of a change.
     pub(super) fn changed(&self, place: usize, method: &str) {
-        let Some(server) = self.servers.get(place) else { return };
-        let prefix = format!("{}#", server_id(server));
+        self.tell(method, &json!({}), |one| one.place == place);
+    }
+
+    /// Tells those who have subscribed to a resource that it is another one now.
+    pub(super) fn updated(&self, place: usize, uri: &str) {
+        self.tell("notifications/resources/updated", &json!({"uri": uri}), |one| {
+            one.place == place && one.subscribed.contains(uri)
+        });
+    }
+
+    fn tell(&self, method: &str, params: &Value, wanted: impl Fn(&Connection) -> bool) {
         let connections = self.connections.borrow();
-        for connection in connections.iter().filter(|one| one.id.starts_with(&prefix)) {
-            if let Err(error) = caller::tell(&Way::Connection(connection.id.clone()), method, &json!({})) {
+        for connection in connections.iter().filter(|one| wanted(one)) {
+            if let Err(error) = caller::tell(&Way::Connection(connection.id.clone()), method, params) {
                 crate::debug!("{method} was not sent: {error}");
             }
         }
@@ -263,6 +379,11 @@ fn server_id(server: &Server) -> String {
     format!("consort:{}", server.name.replace(['@', '#'], "_"))
 }
 
+/// An id without what makes it one of a single session.
+fn base(id: &str) -> &str {
+    id.split('@').next().unwrap_or(id)
+}
+
 /// An error of MCP inside of an answer of ACP.
 fn wrapped(error: RpcError) -> Result<Json, RpcError> {
     let data = error.data();
@@ -279,7 +400,7 @@ mod tests {
 
     #[test]
     fn names_that_were_never_given_are_given() {
-        let serving = Serving::new(Vec::new());
+        let serving = Serving::new(Vec::new(), false);
         assert_ne!(serving.fresh(), serving.fresh());
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::Peer::{Agent, Client};
-use crate::testing::{Harness, Sent};
+use crate::testing::{Harness, Kind, Sent};
 use crate::{Interests, Outcome, Proxy, Request, RpcError};
 
 #[derive(Deserialize, JsonSchema)]
@@ -80,6 +80,30 @@ impl Proxy for Offers {
                     None => Ok(None),
                 },
             )
+            .resource_template(
+                "loud://{town}/at/{hour}",
+                "hour",
+                json!({"mimeType": "text/plain"}),
+                async |variables: BTreeMap<String, String>, _: Caller| {
+                    let text = format!("{} {}", variables["town"], variables["hour"]);
+                    Ok((variables["hour"] != "never").then_some(Contents::Text(text)))
+                },
+            )
+            .completion(async |completing: Completing, _: Caller| {
+                let Completing {
+                    of,
+                    name,
+                    value,
+                    others,
+                } = completing;
+                let first = format!("{of} {name} {value} {}", others.len());
+                Ok((1..150)
+                    .map(|number| number.to_string())
+                    .fold(vec![first], |mut all, one| {
+                        all.push(one);
+                        all
+                    }))
+            })
             .prompt("shouting", "How to shout", async |shout: Shout, _: Caller| {
                 Ok(vec![Message::user(shout.text)])
             });
@@ -88,15 +112,22 @@ impl Proxy for Offers {
             true => server.each_session(),
             false => server,
         };
-        Ok((Self, Interests::new().intercept(Client, "session/prompt").serve(server)))
+        let interests = Interests::new().intercept(Client, "session/prompt");
+        let interests = match config.decode_at::<bool>("/seesAll") {
+            Ok(true) => interests.intercept(Agent, "mcp/*"),
+            _ => interests,
+        };
+        Ok((Self, interests.serve(server)))
     }
 
     async fn request(&self, request: Request) -> Outcome {
         match request.method() {
             "session/prompt" => {
                 HANDLE.with_borrow(Clone::clone).unwrap().offer("ask", false);
+                HANDLE.with_borrow(Clone::clone).unwrap().updated("loud://text");
                 request.forward()
             }
+            "mcp/connect" | "mcp/message" => request.forward(),
             method => Err(RpcError::internal(format!("{method} is none of its business"))),
         }
     }
@@ -139,7 +170,7 @@ fn it_adds_itself_to_the_set_up_and_leaves_the_rest_as_it_is() {
     );
     assert_eq!(
         sent.params()["mcpServers"][1],
-        json!({"type": "acp", "name": "loud-2", "id": "consort:loud", "serverId": "consort:loud"})
+        json!({"type": "acp", "name": "loud-2", "id": "consort:loud-2", "serverId": "consort:loud-2"})
     );
     for method in ["session/load", "session/resume", "session/fork"] {
         host.request(Client, method, json!({"sessionId": "s", "cwd": "/w"}));
@@ -160,6 +191,60 @@ fn a_server_of_each_session_has_an_id_of_its_own() {
 }
 
 #[test]
+fn two_proxies_with_a_server_of_the_same_name_answer_for_their_own() {
+    for config in [json!({}), json!({"scope": "session"}), json!({"seesAll": true})] {
+        let mut first = Harness::start::<Offers>(config.clone()).unwrap();
+        let mut second = Harness::start::<Offers>(config).unwrap();
+        let servers = set_up(&mut first, json!({"mcpServers": []}));
+        let servers = set_up(&mut second, servers)["mcpServers"].clone();
+        assert_eq!(
+            (&servers[0]["name"], &servers[1]["name"]),
+            (&json!("loud"), &json!("loud-2"))
+        );
+        let ids = [0, 1].map(|place: usize| servers[place]["serverId"].clone());
+        assert_ne!(ids[0], ids[1]);
+        let tools = |key: &str, id: &Value| json!({key: id, "requestId": "r", "method": "tools/list"});
+        // What the agent says comes to the second one first.
+        for (method, params) in [
+            ("mcp/connect", json!({"serverId": ids[0]})),
+            ("mcp/message", tools("serverId", &ids[0])),
+        ] {
+            second.request(Agent, method, params.clone());
+            let passed = second.next();
+            assert_eq!(
+                (passed.method(), passed.to(), passed.params()),
+                (method, Client, params)
+            );
+        }
+        for (host, id) in [(&mut first, &ids[0]), (&mut second, &ids[1])] {
+            host.request(Agent, "mcp/connect", json!({"serverId": id}));
+            let connection = host.next().result()["connectionId"].clone();
+            host.request(Agent, "mcp/message", tools("connectionId", &connection));
+            assert!(host.next().result()["tools"].is_array());
+        }
+        first.request(Agent, "mcp/connect", json!({"serverId": ids[0]}));
+        let connection = first.next().result()["connectionId"].clone();
+        second.request(Agent, "mcp/message", tools("connectionId", &connection));
+        assert_eq!(
+            second.next().to(),
+            Client,
+            "a connection to the first one is not its own"
+        );
+    }
+}
+
+#[test]
+fn a_new_instance_goes_on_unless_it_could_be_another_proxys_server() {
+    for (config, answered) in [(json!({}), true), (json!({"seesAll": true}), false)] {
+        let mut host = Harness::start::<Offers>(config).unwrap();
+        for id in ["consort:loud-2", "consort:loud@0", "consort:loud-2@0#1"] {
+            host.request(Agent, "mcp/message", json!({"connectionId": id, "method": "ping"}));
+            assert_eq!(host.next().kind() == Kind::Result, answered, "{id}");
+        }
+    }
+}
+
+#[test]
 fn it_is_introduced_in_the_revision_that_is_asked_for() {
     let mut host = start();
     for (asked, spoken) in [
@@ -177,7 +262,7 @@ fn it_is_introduced_in_the_revision_that_is_asked_for() {
             answer.result(),
             json!({
                 "protocolVersion": spoken,
-                "capabilities": {"logging": {}, "tools": {"listChanged": true}, "resources": {}, "prompts": {}},
+                "capabilities": {"logging": {}, "tools": {"listChanged": true}, "resources": {"subscribe": true}, "prompts": {}, "completions": {}},
                 "serverInfo": {"name": "loud", "version": "1.2", "title": "Loud things"},
                 "instructions": "Shout little.",
             })
@@ -238,7 +323,19 @@ fn what_goes_wrong_is_told_to_the_model_or_to_the_client() {
         ("tools/call", json!({"name": "nothing"}), RpcError::INVALID_PARAMS),
         ("resources/read", json!({"uri": "loud://other"}), RpcError::NOT_FOUND),
         ("prompts/get", json!({"name": "other"}), RpcError::INVALID_PARAMS),
-        ("completion/complete", json!({}), RpcError::METHOD_NOT_FOUND),
+        ("completion/complete", json!({}), RpcError::INVALID_PARAMS),
+        ("resources/subscribe", json!({}), RpcError::INVALID_PARAMS),
+        (
+            "resources/subscribe",
+            json!({"uri": "x".repeat(3000)}),
+            RpcError::INVALID_PARAMS,
+        ),
+        (
+            "resources/read",
+            json!({"uri": "loud://a/at/never"}),
+            RpcError::NOT_FOUND,
+        ),
+        ("nothing/at/all", json!({}), RpcError::METHOD_NOT_FOUND),
         (
             "tools/list",
             json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}}),
@@ -295,6 +392,73 @@ fn resources_that_are_not_known_beforehand_are_asked_for() {
         (&locked["code"], &locked["message"]),
         (&json!(-32603), &json!("it is locked"))
     );
+}
+
+#[test]
+fn resources_are_found_by_templates_and_arguments_completed() {
+    let mut host = start();
+    assert_eq!(
+        ask(&mut host, "resources/templates/list", json!({})).result()["resourceTemplates"],
+        json!([{"uriTemplate": "loud://{town}/at/{hour}", "name": "hour", "mimeType": "text/plain"}])
+    );
+    assert_eq!(
+        ask(&mut host, "resources/read", json!({"uri": "loud://Ulm/at/7"})).result()["contents"],
+        json!([{"uri": "loud://Ulm/at/7", "text": "Ulm 7", "mimeType": "text/plain"}])
+    );
+    for (reference, of) in [
+        (json!({"type": "ref/prompt", "name": "shouting"}), "shouting"),
+        (
+            json!({"type": "ref/resource", "uri": "loud://{town}/at/{hour}"}),
+            "loud://{town}/at/{hour}",
+        ),
+    ] {
+        let argument = json!({"name": "town", "value": "U"});
+        let params = json!({"ref": reference, "argument": argument, "context": {"arguments": {"hour": "7"}}});
+        let completion = ask(&mut host, "completion/complete", params).result()["completion"].clone();
+        assert_eq!(completion["values"][0], format!("{of} town U 1"));
+        assert_eq!(completion["values"].as_array().unwrap().len(), 100);
+        assert_eq!(
+            (&completion["total"], &completion["hasMore"]),
+            (&json!(150), &json!(true))
+        );
+    }
+}
+
+#[test]
+fn whoever_has_subscribed_hears_of_a_resource() {
+    let mut host = start();
+    let connection = connect(&mut host);
+    connect(&mut host);
+    let news = json!({"connectionId": connection, "method": "notifications/resources/updated", "params": {"uri": "loud://text"}});
+    for (method, uri, told) in [
+        ("resources/subscribe", "loud://other", false),
+        ("resources/subscribe", "loud://text", true),
+        ("resources/unsubscribe", "loud://text", false),
+    ] {
+        let params = json!({"connectionId": connection, "method": method, "params": {"uri": uri}});
+        host.request(Agent, "mcp/message", params);
+        assert_eq!(host.next().result(), json!({}));
+        host.request(Client, "session/prompt", json!({"sessionId": "s"}));
+        let sent = host.sent();
+        let messages = sent.iter().filter(|sent| sent.method() == "mcp/message");
+        let heard: Vec<Value> = messages
+            .map(Sent::params)
+            .filter(|params| params["method"] == news["method"])
+            .collect();
+        assert_eq!(
+            heard,
+            if told { vec![news.clone()] } else { Vec::new() },
+            "{method} {uri}"
+        );
+    }
+    let ask =
+        |uri: String| json!({"connectionId": connection, "method": "resources/subscribe", "params": {"uri": uri}});
+    for number in 0..255 {
+        host.request(Agent, "mcp/message", ask(number.to_string()));
+        host.next().result();
+    }
+    host.request(Agent, "mcp/message", ask("one more".into()));
+    assert_eq!(host.next().error()["code"], RpcError::INVALID_PARAMS);
 }
 
 #[test]

@@ -26,7 +26,12 @@ enum Pending {
     Answered(Result<Json, RpcError>),
     /// The future was dropped; the answer still comes.
     Abandoned,
+    /// The same, and this is done with the answer.
+    Detached(After),
 }
+
+/// What is done with an answer that nobody waits for.
+pub(crate) type After = Box<dyn FnOnce(Result<Json, RpcError>)>;
 
 impl Calls {
     pub(super) fn next_id(&self) -> u64 {
@@ -58,6 +63,14 @@ impl Calls {
             Pending::Abandoned => {
                 pending.remove(&id);
             }
+            Pending::Detached(after) => {
+                let answered = pending.remove(&id);
+                // It may make calls of its own.
+                drop(pending);
+                if let Some(Pending::Answered(outcome)) = answered {
+                    after(outcome);
+                }
+            }
         }
         None
     }
@@ -82,7 +95,22 @@ impl Calls {
                 pending.insert(id, Pending::Abandoned);
                 Some(to)
             }
-            Pending::Answered(_) | Pending::Abandoned => None,
+            Pending::Answered(_) | Pending::Abandoned | Pending::Detached(_) => None,
+        }
+    }
+
+    /// Nobody waits for this call any more, but it is not given up.
+    pub(super) fn detach(&self, id: u64, after: After) {
+        let mut pending = self.pending.borrow_mut();
+        match pending.remove(&id) {
+            Some(Pending::Waiting { .. }) => {
+                pending.insert(id, Pending::Detached(after));
+            }
+            Some(Pending::Answered(outcome)) => {
+                drop(pending);
+                after(outcome);
+            }
+            Some(Pending::Abandoned | Pending::Detached(_)) | None => {}
         }
     }
 }

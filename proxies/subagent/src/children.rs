@@ -43,13 +43,15 @@ struct Answer {
 /// All of them.
 #[derive(Default)]
 pub(crate) struct Children {
+    /// Those whose session the agent has not told yet.
+    unborn: RefCell<Vec<Rc<Child>>>,
     running: RefCell<BTreeMap<String, Rc<Child>>>,
     over: RefCell<VecDeque<String>>,
 }
 
 impl Children {
-    /// A session is a subagent's from now on.
-    pub(crate) fn begin(&self, session: &str, parent: &str, caller: Caller, most: usize) -> Rc<Child> {
+    /// There will be one more, for a session.
+    pub(crate) fn expect(&self, parent: &str, caller: Caller, most: usize) -> Rc<Child> {
         let answer = Answer {
             most,
             ..Answer::default()
@@ -61,10 +63,21 @@ impl Children {
             caller,
             answer: RefCell::new(answer),
         });
-        self.running.borrow_mut().insert(session.to_owned(), child.clone());
+        self.unborn.borrow_mut().push(child.clone());
         child
     }
 
+    /// A session is a subagent's from now on.
+    pub(crate) fn begin(&self, session: &str, child: &Rc<Child>) {
+        self.running.borrow_mut().insert(session.to_owned(), child.clone());
+    }
+
+    /// Its session has begun, or it will have none.
+    pub(crate) fn expect_no_more(&self, child: &Rc<Child>) {
+        self.unborn.borrow_mut().retain(|other| !Rc::ptr_eq(other, child));
+    }
+
+    /// A session is a subagent's no more, or never became one's: nobody hears what is said there.
     pub(crate) fn end(&self, session: &str) {
         let child = self.running.borrow_mut().remove(session);
         let mut over = self.over.borrow_mut();
@@ -90,8 +103,9 @@ impl Children {
 
     /// Stops all that work for a session.
     pub(crate) fn stop_those_of(&self, parent: &str) {
-        let running: Vec<Rc<Child>> = self.running.borrow().values().cloned().collect();
-        for child in running.iter().filter(|child| child.parent == parent) {
+        let mut all: Vec<Rc<Child>> = self.running.borrow().values().cloned().collect();
+        all.extend_from_slice(&self.unborn.borrow());
+        for child in all.iter().filter(|child| child.parent == parent) {
             child.stopped.say();
         }
     }

@@ -28,8 +28,8 @@ use consort_proxy::Peer::{Agent, Client};
 use consort_proxy::mcp::{Caller, Failure, Server};
 use consort_proxy::schemars::{self, JsonSchema};
 use consort_proxy::{
-    Interests, Json, Notification, Observed, Outcome, Proxy, Request, RpcError, Seen, Sessions, debug, host, info,
-    json, warn,
+    Call, Interests, Json, Notification, Observed, Outcome, Proxy, Request, RpcError, Seen, Sessions, debug, host,
+    info, json, warn,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -42,9 +42,6 @@ const MAX_TASK: usize = 64 << 10;
 
 /// Bytes of the options of a question.
 const MAX_OPTIONS: u64 = 64 << 10;
-
-/// How long the agent has to close a session.
-const CLOSING: Duration = Duration::from_secs(5);
 
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
@@ -223,30 +220,51 @@ impl Subagent {
 }
 
 /// A place among those that can be at work.
-struct Place<'s>(&'s Shared);
+struct Place(Rc<Shared>);
 
-impl<'s> Place<'s> {
-    fn take(shared: &'s Shared) -> Result<Self, Failure> {
+impl Place {
+    fn take(shared: &Rc<Shared>) -> Result<Rc<Self>, Failure> {
         let busy = shared.busy.get();
         if busy >= shared.config.max_at_once {
             return Err(format!("{busy} subagents are at work, which is the most: wait until one is done").into());
         }
         shared.busy.set(busy + 1);
-        Ok(Self(shared))
+        Ok(Rc::new(Self(shared.clone())))
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
         self.0.busy.set(self.0.busy.get().saturating_sub(1));
     }
 }
 
+/// A session that is being begun. If nobody waits for it any more it keeps its place until the agent has answered, and what was begun is
+/// closed.
+struct Birth<'w> {
+    place: &'w Rc<Place>,
+    child: &'w Rc<Child>,
+    call: Call,
+}
+
+impl Drop for Birth<'_> {
+    fn drop(&mut self) {
+        let shared = &self.place.0;
+        shared.children.expect_no_more(self.child);
+        let place = self.place.clone();
+        self.call.detach(move |begun| {
+            if let Some(session) = begun.ok().and_then(|begun| begun.string("/sessionId")) {
+                place.0.children.end(&session);
+                close(&place.0, &session);
+            }
+        });
+    }
+}
+
 /// A session that ends with this.
-struct Run<'s> {
-    shared: &'s Shared,
+struct Run<'w> {
+    shared: &'w Shared,
     session: String,
-    child: Rc<Child>,
     /// It has answered its prompt.
     done: bool,
 }
@@ -259,10 +277,11 @@ impl Drop for Run<'_> {
             warn!("a subagent was not stopped: {error}");
         }
         self.shared.children.end(&self.session);
+        close(self.shared, &self.session);
     }
 }
 
-async fn work(shared: &Shared, task: Task, caller: Caller) -> Result<String, Failure> {
+async fn work(shared: &Rc<Shared>, task: Task, caller: Caller) -> Result<String, Failure> {
     if task.task.trim().is_empty() || task.task.len() > MAX_TASK {
         return Err(format!("`task` has to have between 1 and {MAX_TASK} bytes").into());
     }
@@ -278,47 +297,45 @@ async fn work(shared: &Shared, task: Task, caller: Caller) -> Result<String, Fai
             "the directory of this session is not known any more; subagents work again in a new session".into(),
         );
     }
-    let _place = Place::take(shared)?;
-    let no_servers: [&str; 0] = [];
-    let set_up = json!({"cwd": directory, "mcpServers": no_servers});
-    let begun = Agent.request("session/new", set_up).await.map_err(explained)?;
-    let Some(session) = begun.string("/sessionId") else {
-        return Err("the agent has begun no session for the subagent".into());
-    };
-    let child = shared
-        .children
-        .begin(&session, &parent, caller, shared.config.max_bytes);
-    let mut run = Run {
-        shared,
-        session,
-        child,
-        done: false,
-    };
-    let child = run.child.clone();
+    let place = Place::take(shared)?;
+    let child = shared.children.expect(&parent, caller, shared.config.max_bytes);
     let seconds = shared.config.max_seconds;
-    let prompt = json!({"sessionId": run.session, "prompt": [{"type": "text", "text": task.task}]});
     let answered = first(
-        Agent.request("session/prompt", prompt),
+        run(&place, &child, &directory, &task.task),
         first(child.stopped.heard(), host::sleep(Duration::from_secs(seconds))),
     );
     match answered.await {
-        First::One(Ok(result)) => {
-            run.done = true;
-            // What it was asked meanwhile is of no use any more.
-            child.over.say();
-            close(shared, &run.session).await;
-            told(&child, &result)
-        }
-        First::One(Err(error)) => {
-            run.done = true;
-            Err(explained(error))
-        }
+        First::One(answer) => answer,
         First::Other(First::One(())) => Err("the subagent was stopped with the session that it works for".into()),
         First::Other(First::Other(Ok(()))) => {
             Err(format!("the subagent has not answered within {seconds} seconds, and was stopped").into())
         }
         First::Other(First::Other(Err(error))) => Err(format!("the subagent's time cannot be taken: {error}").into()),
     }
+}
+
+/// The life of a subagent. Whenever it is given up, its session ends.
+async fn run(place: &Rc<Place>, child: &Rc<Child>, directory: &str, task: &str) -> Result<String, Failure> {
+    let shared = &place.0;
+    let no_servers: [&str; 0] = [];
+    let set_up = json!({"cwd": directory, "mcpServers": no_servers});
+    let call = Agent.request("session/new", set_up);
+    let mut birth = Birth { place, child, call };
+    let begun = (&mut birth.call).await.map_err(explained)?;
+    let Some(session) = begun.string("/sessionId") else {
+        return Err("the agent has begun no session for the subagent".into());
+    };
+    shared.children.begin(&session, child);
+    drop(birth);
+    let mut run = Run {
+        shared,
+        session,
+        done: false,
+    };
+    let prompt = json!({"sessionId": run.session, "prompt": [{"type": "text", "text": task}]});
+    let answered = Agent.request("session/prompt", prompt).await;
+    run.done = true;
+    told(child, &answered.map_err(explained)?)
 }
 
 /// What a subagent's turn comes to.
@@ -334,17 +351,17 @@ fn told(child: &Child, result: &Json) -> Result<String, Failure> {
     }
 }
 
-/// Ends a session, if the agent can.
-async fn close(shared: &Shared, session: &str) {
+/// Ends a session, if the agent can. Nobody waits for that.
+fn close(shared: &Shared, session: &str) {
     if !shared.closes.get() {
         return;
     }
-    let closing = Agent.request("session/close", json!({"sessionId": session}));
-    match first(closing, host::sleep(CLOSING)).await {
-        First::One(Ok(_)) => {}
-        First::One(Err(error)) => debug!("a subagent's session was not closed: {error}"),
-        First::Other(_) => debug!("a subagent's session was not closed in time"),
-    }
+    let mut closing = Agent.request("session/close", json!({"sessionId": session}));
+    closing.detach(|answer| {
+        if let Err(error) = answer {
+            debug!("a subagent's session was not closed: {error}");
+        }
+    });
 }
 
 /// Tells the model what went wrong, and the user what to grant.

@@ -157,6 +157,7 @@ fn errors_of_the_agent_are_failures_of_the_tool() {
     assert!(!well && said.contains("log in first"), "{said}");
     let (_, prompt) = working(&mut host);
     host.answer_error(&prompt, -32603, "out of money");
+    assert_eq!(host.next().method(), "session/close");
     let (said, well) = told(&mut host);
     assert!(!well && said.contains("out of money"), "{said}");
     host.deny(Agent, "session/new");
@@ -192,6 +193,80 @@ fn a_call_that_is_given_up_stops_it() {
         );
         host.answer(&prompt, json!({"stopReason": "cancelled"}));
         assert_eq!((host.waiting_handlers(), host.sleeping()), (0, Vec::new()));
+    }
+}
+
+/// What the agent is told when a subagent is stopped.
+fn is_stopped(sent: &[Sent]) {
+    let told: Vec<&str> = sent
+        .iter()
+        .map(Sent::method)
+        .filter(|method| method.starts_with("session/"))
+        .collect();
+    assert_eq!(told, ["session/cancel", "session/close"], "{sent:?}");
+}
+
+#[test]
+fn its_session_is_closed_however_it_ends() {
+    let mut host = start(json!({"maxSeconds": 60, "maxAtOnce": 1}));
+    let before = live_handles();
+    let (ticket, _) = working(&mut host);
+    host.cancel(ticket);
+    is_stopped(&host.sent());
+    working(&mut host);
+    host.notify(Client, "session/cancel", json!({"sessionId": "s1"}));
+    is_stopped(&host.sent());
+    working(&mut host);
+    host.advance(Duration::from_secs(60));
+    let sent = host.sent();
+    is_stopped(&sent);
+    let close = sent.iter().find(|sent| sent.method() == "session/close").unwrap();
+    host.answer_error(close, -32603, "no");
+    let (_, prompt) = working(&mut host);
+    host.answer_error(&prompt, -32603, "out of money");
+    let close = host.next();
+    assert_eq!(
+        (close.method(), close.params()),
+        ("session/close", json!({"sessionId": "child"}))
+    );
+    host.answer(&close, json!({}));
+    assert!(!told(&mut host).1);
+    drop((sent, close, prompt));
+    assert_eq!(
+        (host.waiting_handlers(), live_handles(), host.sleeping()),
+        (0, before, Vec::new())
+    );
+}
+
+#[test]
+fn a_session_that_begins_when_nobody_waits_for_it_any_more_is_closed() {
+    for ends in ["the call", "the turn", "the time"] {
+        let mut host = start(json!({"maxSeconds": 60, "maxAtOnce": 1}));
+        let ticket = call(&mut host, "s1", "x");
+        let new = host.next();
+        match ends {
+            "the call" => host.cancel(ticket),
+            "the turn" => {
+                host.notify(Client, "session/cancel", json!({"sessionId": "s1"}));
+            }
+            _ => host.advance(Duration::from_secs(60)),
+        }
+        let answer = host.next();
+        assert_eq!(answer.ticket(), ticket, "{ends}");
+        call(&mut host, "s1", "y");
+        assert!(told(&mut host).0.contains("which is the most"), "it keeps its place");
+        host.answer(&new, json!({"sessionId": "child"}));
+        let close = host.next();
+        assert_eq!(
+            (close.method(), close.params()),
+            ("session/close", json!({"sessionId": "child"})),
+            "{ends}"
+        );
+        says(&mut host, "child", "hello");
+        ask(&mut host, "child");
+        assert_eq!(host.next().error()["code"], -32800);
+        assert!(host.sent().is_empty(), "nobody hears it");
+        working(&mut host);
     }
 }
 
@@ -261,11 +336,10 @@ fn its_questions_are_put_to_the_client_in_the_session_that_it_works_for() {
     host.answer(&prompt, json!({"stopReason": "end_turn"}));
     let sent = host.sent();
     assert!(sent.iter().any(|sent| sent.method() == "$/cancel_request"));
-    let answer = sent.iter().find(|sent| sent.kind() == Kind::Result).unwrap();
-    assert_eq!(
-        (answer.ticket(), answer.result()["outcome"]["outcome"].clone()),
-        (ticket, json!("cancelled"))
-    );
+    let answer = sent
+        .iter()
+        .find(|sent| sent.kind() == Kind::Result && sent.ticket() == ticket);
+    assert_eq!(answer.unwrap().result()["outcome"]["outcome"], "cancelled");
     ask(&mut host, "s1");
     assert_eq!(host.next().params()["sessionId"], "s1", "others pass");
 }

@@ -262,11 +262,15 @@ impl ToolFilter {
         let mut list = Members::read(&text)?;
         if way == Way::Wrapped {
             let Some(inner) = list.get("result")? else {
-                return Ok(());
+                return match list.get("error")? {
+                    Some(error) if error.get() != "null" => Ok(()),
+                    _ => Err(Unclear("it has neither `result` nor `error`".into())),
+                };
             };
             list = Members::read(inner.get())?;
         }
-        let Some(tools) = list.get("tools")? else { return Ok(()) };
+        // Whatever else it holds could be tools to the agent.
+        let tools = list.get("tools")?.ok_or_else(|| Unclear("it has no `tools`".into()))?;
         let hidden: Vec<usize> = elements(tools.get())?
             .into_iter()
             .enumerate()

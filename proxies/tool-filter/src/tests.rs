@@ -136,10 +136,28 @@ fn lists_that_are_not_understood_do_not_pass() {
         r#"{"Tools":[{"name":"delete_a"}]}"#,
         r#"{"tools":{"0":{"name":"delete_a"}}}"#,
         r#"[{"name":"delete_a"}]"#,
+        r#"{"result":{"tools":[{"name":"delete_a"}]}}"#,
+        r#"{"error":{"code":-1,"message":"no"}}"#,
+        "{}",
+        "null",
     ] {
         let asked = say(&mut host, r#"{"connectionId":"c","method":"tools/list"}"#);
         host.answer_text(&asked, Ok(list));
         assert_eq!(host.next().error()["code"], -32603, "{list}");
+    }
+    for list in [
+        "{}",
+        r#"{"tools":[{"name":"delete_a"}]}"#,
+        r#"{"result":null}"#,
+        r#"{"result":{}}"#,
+        r#"{"result":{"items":[{"name":"delete_a"}]}}"#,
+        r#"{"result":{},"error":{"code":-1,"message":"no"}}"#,
+        r#"{"error":null,"tools":[{"name":"delete_a"}]}"#,
+        r#"{"Result":{"tools":[{"name":"delete_a"}]},"error":{"code":-1,"message":"no"}}"#,
+    ] {
+        let asked = say(&mut host, r#"{"serverId":"1","requestId":"r","method":"tools/list"}"#);
+        host.answer_text(&asked, Ok(list));
+        assert_eq!(host.next().result()["error"]["code"], -32603, "{list}");
     }
     let asked = say(&mut host, r#"{"connectionId":"c","method":"tools/list"}"#);
     host.answer_error(&asked, -32000, "not now");

@@ -1,11 +1,12 @@
 //! Test guest: offers the tools, resources and prompts that the conformance suite of MCP asks a server for, under the names that it knows
 //! them by.
 
-use consort_proxy::mcp::{Caller, Contents, Failure, Level, Message, Reply, Server};
+use consort_proxy::mcp::{Caller, Completing, Contents, Failure, Level, Message, Reply, Server};
 use consort_proxy::schemars::{self, JsonSchema};
 use consort_proxy::{Interests, Json, Proxy, host};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A picture of one pixel.
@@ -213,6 +214,28 @@ fn things(server: Server) -> Server {
                 })
             },
         )
+        .resource_template(
+            "test://template/{id}/data",
+            "template",
+            json!({"mimeType": "application/json"}),
+            async |variables: BTreeMap<String, String>, _: Caller| {
+                let data = json!({"id": variables.get("id"), "templateTest": true});
+                Ok(Some(Contents::Text(data.to_string())))
+            },
+        )
+        .resource(
+            "test://watched-resource",
+            "watched",
+            json!({"mimeType": "text/plain"}),
+            async |_: Caller| Ok(Contents::Text("This is watched.".to_owned())),
+        )
+        .completion(async |completing: Completing, _: Caller| {
+            let all = ["paris", "park", "party", "testing"].map(str::to_owned);
+            Ok(all
+                .into_iter()
+                .filter(|one| one.starts_with(&completing.value))
+                .collect())
+        })
         .prompt("test_simple_prompt", "Says something", async |_: Nothing, _: Caller| {
             Ok(vec![Message::user("This is a simple prompt for testing.")])
         })
