@@ -120,7 +120,7 @@ impl Client {
             }
             Err(error) => return Err(error),
         }
-        Ok(connecting.is_done().unwrap_or(client))
+        Ok(connecting.done().unwrap_or(client))
     }
 
     /// The server has made the connection. Says whether it is still wanted: whoever asked for it may have given up.
@@ -247,7 +247,7 @@ impl Client {
 struct Connecting(Option<(Arc<Client>, Arc<Shared>)>);
 
 impl Connecting {
-    fn is_done(mut self) -> Option<Arc<Client>> {
+    fn done(mut self) -> Option<Arc<Client>> {
         self.0.take().map(|(client, _)| client)
     }
 }

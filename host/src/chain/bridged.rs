@@ -187,9 +187,8 @@ impl Router {
             && let Some(session) = self.bridged.closing.remove(&call)
             && outcome.is_ok()
         {
-            for connection in self.mcp_sessions.session_ended(&session) {
-                self.forget_connection(&connection);
-            }
+            // An agent that speaks MCP over ACP ends its connections itself.
+            self.mcp_sessions.session_ended(&session);
             if let Some(bridge) = self.bridge() {
                 bridge.session_ended(&session);
             }

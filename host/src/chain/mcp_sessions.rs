@@ -93,14 +93,12 @@ impl McpSessions {
         }
     }
 
-    /// A session is over; gives the connections that belonged to it.
-    pub(super) fn session_ended(&mut self, session: &str) -> Vec<String> {
+    pub(super) fn session_ended(&mut self, session: &str) {
         self.set_ups
             .retain(|_, set_up| set_up.session.as_deref() != Some(session));
         let is_of = |origin: &Origin| matches!(origin, Origin::Session(of) if &**of == session);
         self.connecting.retain(|(_, origin)| !is_of(origin));
-        let over = self.connections.extract_if(|_, origin| is_of(origin));
-        over.map(|(connection, _)| connection).collect()
+        self.connections.retain(|_, origin| !is_of(origin));
     }
 
     pub(super) fn agent_ended(&mut self) {
@@ -228,7 +226,7 @@ mod tests {
         assert_eq!(known.origin(&connect), Some(Origin::Session("one".into())));
         known.set_up(2, names("s"), Some("two"));
         assert_eq!(known.origin(&connect), None);
-        assert!(known.session_ended("two").is_empty());
+        known.session_ended("two");
         assert_eq!(known.origin(&connect), Some(Origin::Session("one".into())));
     }
 
@@ -254,7 +252,8 @@ mod tests {
         known.connects(8, Origin::Session("one".into()));
         known.connects(9, Origin::Session("one".into()));
         known.connected(8, &connected("c"));
-        assert_eq!(known.session_ended("one"), ["c"]);
+        assert_eq!(known.connections.len(), 1);
+        known.session_ended("one");
         known.connected(9, &connected("d"));
         assert!(known.connections.is_empty() && known.connecting.is_empty());
     }
