@@ -111,9 +111,11 @@ struct Finder {
 struct Template {
     uri: String,
     shown: Value,
-    read: Box<dyn Fn(BTreeMap<String, String>, Caller) -> Working<Option<Contents>>>,
+    read: Box<dyn Fn(Variables, Caller) -> Working<Option<Contents>>>,
 }
 
+/// What stands in a URI for each variable of its template.
+type Variables = BTreeMap<String, String>;
 type Complete = Box<dyn Fn(Completing, Caller) -> Working<Vec<String>>>;
 
 struct Prompt {
