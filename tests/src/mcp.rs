@@ -214,3 +214,8 @@ impl Shim {
         Some(serde_json::from_str(&line).expect("lines are JSON"))
     }
 }
+
+/// Servers of a session: one of the client's own over ACP.
+pub fn own_server() -> Value {
+    json!([{"type": "acp", "name": "own", "serverId": "own-1", "id": "own-1"}])
+}
