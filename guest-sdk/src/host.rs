@@ -34,6 +34,20 @@ pub struct File {
     pub truncated: bool,
 }
 
+/// Whether the host would take this path of a file: relative, and without `..`. For configurations: saying so at the start is kinder than
+/// a warning with every prompt.
+///
+/// ```
+/// use consort_proxy::host::is_inside;
+///
+/// assert!(is_inside("docs/README.md"));
+/// assert!(!is_inside("/etc/passwd") && !is_inside("docs/../../secret"));
+/// ```
+pub fn is_inside(path: &str) -> bool {
+    let absolute = path.starts_with(['/', '\\']) || path.get(1..2) == Some(":");
+    !path.is_empty() && !absolute && path.split(['/', '\\']).all(|part| part != "..")
+}
+
 /// Reads a text file under the working directory that the client gave for the session: at most `max_bytes` of it (1 MiB if none).
 /// The path is relative, without `..`.
 ///

@@ -7,6 +7,9 @@ use crate::peer::Peer;
 #[cfg(target_family = "wasm")]
 use crate::raw;
 
+/// Methods that set up a session.
+pub(crate) const SET_UPS: [&str; 4] = ["session/new", "session/load", "session/resume", "session/fork"];
+
 /// Which messages a proxy wants, as `start` returns it.
 ///
 /// A method is an exact name, `prefix/*` for all methods that begin with `prefix/`, or `*` for all. A pattern with a `*` never
@@ -72,6 +75,15 @@ impl Interests {
             .observe(Peer::Client, "session/delete")
     }
 
+    /// Also takes part in the set-up of sessions: intercepts `session/new`, `session/load`, `session/resume` and `session/fork` from the
+    /// client.
+    #[must_use]
+    pub fn set_ups(self) -> Self {
+        SET_UPS
+            .into_iter()
+            .fold(self, |interests, method| interests.intercept(Peer::Client, method))
+    }
+
     /// Also says which version of ACP (`protocolVersion`) is the latest that the proxy understands; without this it is 1. As long as
     /// a proxy intercepts anything, no later version is spoken through it.
     #[must_use]
@@ -103,7 +115,7 @@ impl Interests {
         let mut all = self.all.clone();
         #[cfg(feature = "mcp")]
         if !self.servers.is_empty() {
-            let set_ups = crate::mcp::SET_UPS.map(|method| (Peer::Client, method));
+            let set_ups = SET_UPS.map(|method| (Peer::Client, method));
             let served = set_ups.into_iter().chain([(Peer::Agent, crate::mcp::MESSAGES)]);
             all.extend(served.map(|(source, method)| Interest {
                 source,
@@ -154,7 +166,7 @@ impl Interests {
         #[cfg(feature = "mcp")]
         if !self.servers.is_empty() {
             return match source {
-                Peer::Client => crate::mcp::SET_UPS.contains(&method),
+                Peer::Client => SET_UPS.contains(&method),
                 Peer::Agent => matches(crate::mcp::MESSAGES, method),
                 Peer::Host => false,
             };

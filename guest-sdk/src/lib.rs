@@ -94,7 +94,9 @@
 //! A panic costs the proxy its instance and all that it kept in memory; the host starts a new one. Its message and place appear
 //! in the host's log.
 
+mod directories;
 mod error;
+pub mod glob;
 pub mod host;
 mod interests;
 mod json;
@@ -128,6 +130,7 @@ pub mod __bindings;
 
 #[cfg(feature = "schema")]
 pub use agent_client_protocol_schema as schema;
+pub use directories::Directories;
 pub use error::{Refusal, RpcError};
 pub use interests::{How, Interest, Interests};
 pub use json::{Content, Edit, Json, JsonError, Part, Raw, escape};

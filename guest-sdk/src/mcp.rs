@@ -54,7 +54,7 @@ use serde_json::{Value, json};
 pub use caller::{Caller, Level};
 pub use failure::Failure;
 pub use result::{Completing, Contents, Listed, Message, Reply, Structured};
-pub(crate) use serving::{MESSAGES, SET_UPS, Serving};
+pub(crate) use serving::{MESSAGES, Serving};
 
 use crate::json::Json;
 

@@ -122,6 +122,18 @@ impl Request {
         session_id(self.params())
     }
 
+    /// Whether this is a prompt that is a slash command. Agents know one by the beginning of the prompt, so nothing may be put in front of
+    /// it. A long text is none, and is not looked at.
+    pub fn is_command(&self) -> bool {
+        const LONGEST: u64 = 4096;
+        const TEXT: &str = "/prompt/0/text";
+        let params = self.params();
+        params.size(TEXT).is_some_and(|size| size <= LONGEST)
+            && params
+                .string(TEXT)
+                .is_some_and(|text| text.trim_start().starts_with('/'))
+    }
+
     /// Passes the request on to the other side, as it is now. The answer goes straight back to whoever asked.
     ///
     /// # Errors

@@ -74,6 +74,16 @@ pub fn home(files: &[(&str, &str)]) -> Directory {
     home
 }
 
+/// Lets Codex live in a home, with a key for a model on loopback.
+pub fn codex_at(home: &Directory, command: &mut Command) {
+    command
+        .env("HOME", home.path())
+        .env("CODEX_HOME", home.path())
+        .env("OPENAI_API_KEY", "sk-test")
+        .env("CODEX_API_KEY", "sk-test")
+        .env("NO_PROXY", "127.0.0.1");
+}
+
 /// A conversation with an agent. Permissions are allowed once.
 pub struct Conversation<'c> {
     client: &'c mut Client,

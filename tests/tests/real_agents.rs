@@ -4,7 +4,7 @@
 
 use consort_tests::guests::{guest, proxy};
 use consort_tests::model::{MODEL_SAYS, Model};
-use consort_tests::real::{Conversation, home, npm};
+use consort_tests::real::{Conversation, codex_at, home, npm};
 use consort_tests::transcript::Transcript;
 use consort_tests::{Client, Directory, command, consort};
 use std::ffi::OsString;
@@ -93,12 +93,7 @@ fn codex_with_a_model_behind_two_proxies() {
     arguments.extend(options(&[proxy("context"), proxy("redact")]));
     arguments.extend(["--".into(), folder.join("node_modules/.bin/codex-acp").into()]);
     let mut command = command::command(&arguments);
-    command
-        .env("HOME", home.path())
-        .env("CODEX_HOME", home.path())
-        .env("OPENAI_API_KEY", "sk-test")
-        .env("CODEX_API_KEY", "sk-test")
-        .env("NO_PROXY", "127.0.0.1");
+    codex_at(&home, &mut command);
     let mut client = Client::spawn(command, Transcript::default());
     let said = Conversation::begin(&mut client, &directory).turn(&format!("My key is {SECRET}."));
     assert!(said.contains(MODEL_SAYS), "{said}");

@@ -3,7 +3,7 @@
 
 use consort_tests::guests::guest;
 use consort_tests::model::{Model, TOOL_SAYS, Wish};
-use consort_tests::real::{Conversation, cargo, home, npm};
+use consort_tests::real::{Conversation, cargo, codex_at, home, npm};
 use consort_tests::transcript::Transcript;
 use consort_tests::{Client, Directory, PATIENCE, command};
 use serde_json::json;
@@ -74,12 +74,7 @@ fn codex_over_http() {
     let model = model();
     let home = home(&[("config.toml", &model.codex())]);
     let (mut command, directory, trace) = offering(&[program.into()]);
-    command
-        .env("HOME", home.path())
-        .env("CODEX_HOME", home.path())
-        .env("OPENAI_API_KEY", "sk-test")
-        .env("CODEX_API_KEY", "sk-test")
-        .env("NO_PROXY", "127.0.0.1");
+    codex_at(&home, &mut command);
     gets_what_the_tool_gives_over_http(command, &directory, &trace);
 }
 

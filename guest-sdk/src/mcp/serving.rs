@@ -13,13 +13,11 @@ use serde_json::{Value, json};
 use super::caller::{self, Caller, Severity, Way};
 use super::{Server, protocol};
 use crate::error::RpcError;
+use crate::interests::SET_UPS;
 use crate::json::Json;
 use crate::message::{Notification, Outcome, Request};
 use crate::peer::Peer;
 use crate::proxy::Work;
-
-/// Methods that set up a session.
-pub(crate) const SET_UPS: [&str; 4] = ["session/new", "session/load", "session/resume", "session/fork"];
 
 /// What an agent says to servers.
 pub(crate) const MESSAGES: &str = "mcp/*";

@@ -69,7 +69,7 @@ impl Proxy for Context {
                 config.max_bytes
             ));
         }
-        if let Some(file) = config.files.iter().find(|file| !is_inside(file)) {
+        if let Some(file) = config.files.iter().find(|file| !host::is_inside(file)) {
             return Err(format!(
                 "files: {file:?} is not inside the session's working directory; name it relative to that, without `..`"
             ));
@@ -88,7 +88,7 @@ impl Proxy for Context {
         let Some(session) = request.session_id() else {
             return request.forward();
         };
-        if is_command(request.params()) {
+        if request.is_command() {
             return request.forward();
         }
         if self.config.every == Every::First && self.informed.with(&session, |informed| *informed) {
@@ -142,23 +142,6 @@ impl Context {
         }
         parts.join("\n\n")
     }
-}
-
-/// Whether a prompt is a slash command. Agents know one by the beginning of the prompt, so nothing may stand in front of it;
-/// the context then waits for the next prompt. A long text is none, and is not looked at.
-fn is_command(params: &Json) -> bool {
-    const LONGEST: u64 = 4096;
-    const TEXT: &str = "/prompt/0/text";
-    params.size(TEXT).is_some_and(|size| size <= LONGEST)
-        && params
-            .string(TEXT)
-            .is_some_and(|text| text.trim_start().starts_with('/'))
-}
-
-/// Whether the host would take this path. Saying so at the start is kinder than a warning with every prompt.
-fn is_inside(path: &str) -> bool {
-    let absolute = path.starts_with(['/', '\\']) || path.get(1..2) == Some(":");
-    !path.is_empty() && !absolute && path.split(['/', '\\']).all(|part| part != "..")
 }
 
 #[cfg(test)]

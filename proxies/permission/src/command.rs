@@ -1,7 +1,7 @@
 //! Commands of tool calls. Owns what a pattern may match in one: to allow, only a command that a shell does not take apart; to deny,
 //! any part that a shell may run. Knows nothing of rules.
 
-use crate::glob::{self, Case, Glob};
+use consort_proxy::glob::{self, Case, Glob};
 
 /// Besides letters and digits, what a shell takes as it is (or looks for files with). All else may begin another command.
 const PLAIN: &str = " _-./,:=+@~'\"*?[]";

@@ -16,7 +16,6 @@
 
 mod call;
 mod command;
-mod glob;
 mod input;
 mod options;
 mod path;

@@ -1,7 +1,7 @@
 //! Paths of tool calls, and patterns for them. Owns what a path means without a look at any file: `.` and `..` are resolved by the
 //! text alone, links are not known. Knows nothing of rules.
 
-use crate::glob::{self, Case, Glob, Token};
+use consort_proxy::glob::{self, Case, Glob, Token};
 
 /// A path as a tool call names it, with `.` and `..` resolved.
 #[derive(Debug, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use consort_proxy::Json;
+use consort_proxy::glob::Case;
 use serde::Deserialize;
 use serde::de::{self, DeserializeOwned, IgnoredAny, SeqAccess, Visitor, value};
 
 use crate::call::{Call, Field, Kind};
 use crate::command::{Command, Pattern};
-use crate::glob::Case;
 use crate::options::{Decision, Wanted};
 use crate::path::{Path, PathGlob};
 

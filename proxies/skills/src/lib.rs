@@ -22,7 +22,7 @@ use std::rc::Rc;
 use consort_proxy::Peer::Client;
 use consort_proxy::mcp::{Caller, Contents, Failure, Listed, Server};
 use consort_proxy::schemars::{self, JsonSchema};
-use consort_proxy::{Interests, Json, Outcome, Proxy, Request, RpcError, Sessions, json, warn};
+use consort_proxy::{Interests, Json, Outcome, Proxy, Request, RpcError, Sessions, host, json, warn};
 use serde::Deserialize;
 
 use library::{Library, Skill};
@@ -73,7 +73,7 @@ impl Config {
         if self.folders.is_empty() || self.folders.len() > 16 {
             return Err("folders has to name between 1 and 16 folders".into());
         }
-        match self.folders.iter().find(|folder| !is_inside(folder)) {
+        match self.folders.iter().find(|folder| !host::is_inside(folder)) {
             Some(folder) => Err(format!(
                 "folders: {folder:?} is not inside the session's directory; name it relative to that, without `..`"
             )),
@@ -122,7 +122,7 @@ impl Proxy for Skills {
         let Some(session) = request.session_id().filter(|_| request.method() == "session/prompt") else {
             return request.forward();
         };
-        if !self.index || is_command(request.params()) || self.informed.with(&session, |informed| *informed) {
+        if !self.index || request.is_command() || self.informed.with(&session, |informed| *informed) {
             return request.forward();
         }
         let index = index(&self.library.skills(&session).await);
@@ -179,7 +179,7 @@ fn session(caller: &Caller) -> Result<&str, Failure> {
 async fn give(library: &Library, wanted: Wanted, caller: &Caller) -> Result<String, Failure> {
     let session = session(caller)?;
     let file = wanted.file.as_deref().unwrap_or("SKILL.md");
-    if !is_inside(file) {
+    if !host::is_inside(file) {
         return Err("`file` has to be a path inside the skill's folder, without `..`".into());
     }
     let skills = library.skills(session).await;
@@ -241,23 +241,6 @@ fn index(skills: &[Skill]) -> Option<String> {
         text.push_str(&line);
     }
     Some(text)
-}
-
-/// Whether a prompt is a slash command. Agents know one by the beginning of the prompt, so nothing may stand in front of it;
-/// the index then waits for the next prompt. A long text is none, and is not looked at.
-fn is_command(params: &Json) -> bool {
-    const LONGEST: u64 = 4096;
-    const TEXT: &str = "/prompt/0/text";
-    params.size(TEXT).is_some_and(|size| size <= LONGEST)
-        && params
-            .string(TEXT)
-            .is_some_and(|text| text.trim_start().starts_with('/'))
-}
-
-/// Whether a path is relative and does not lead out.
-fn is_inside(path: &str) -> bool {
-    let absolute = path.starts_with(['/', '\\']) || path.get(1..2) == Some(":");
-    !path.is_empty() && !absolute && path.split(['/', '\\']).all(|part| part != "..")
 }
 
 #[cfg(test)]

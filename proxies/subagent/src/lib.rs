@@ -28,7 +28,7 @@ use consort_proxy::Peer::{Agent, Client};
 use consort_proxy::mcp::{Caller, Failure, Server};
 use consort_proxy::schemars::{self, JsonSchema};
 use consort_proxy::{
-    Call, Interests, Json, Notification, Observed, Outcome, Proxy, Request, RpcError, Seen, Sessions, debug, host,
+    Call, Directories, Interests, Json, Notification, Observed, Outcome, Proxy, Request, RpcError, Seen, debug, host,
     info, json, warn,
 };
 use serde::Deserialize;
@@ -91,7 +91,7 @@ struct Shared {
     /// Subagents that are at work or being started.
     busy: Cell<usize>,
     /// The directory of each session.
-    directories: Sessions<String>,
+    directories: Directories,
     /// The agent can close sessions.
     closes: Cell<bool>,
 }
@@ -115,7 +115,7 @@ impl Proxy for Subagent {
             config,
             children: Children::default(),
             busy: Cell::new(0),
-            directories: Sessions::new(),
+            directories: Directories::new(),
             closes: Cell::new(false),
         });
         let working = shared.clone();
@@ -128,11 +128,8 @@ impl Proxy for Subagent {
                  its answer. For work whose details you need not see",
                 async move |task: Task, caller: Caller| work(&working, task, caller).await,
             );
-        let mut interests = ["session/new", "session/load", "session/resume", "session/fork"]
-            .into_iter()
-            .fold(Interests::new(), |interests, method| {
-                interests.intercept(Client, method)
-            })
+        let mut interests = Interests::new()
+            .set_ups()
             .intercept(Agent, "session/update")
             .intercept(Agent, "session/request_permission")
             .observe(Client, "session/cancel")
@@ -152,7 +149,7 @@ impl Proxy for Subagent {
 
     async fn request(&self, request: Request) -> Outcome {
         if request.source() == Client {
-            return self.set_up(request).await;
+            return self.0.directories.set_up(request).await;
         }
         let session = request.session_id().unwrap_or_default();
         let Some(child) = self.0.children.get(&session) else {
@@ -198,26 +195,6 @@ impl Proxy for Subagent {
 }
 
 consort_proxy::export!(Subagent);
-
-impl Subagent {
-    /// The set-up of a session: tells its directory.
-    async fn set_up(&self, mut request: Request) -> Outcome {
-        let Some(directory) = request.params().string("/cwd") else {
-            return request.forward();
-        };
-        if matches!(request.method(), "session/load" | "session/resume") {
-            if let Some(session) = request.session_id() {
-                self.0.directories.with(&session, |known| *known = directory);
-            }
-            return request.forward();
-        }
-        let result = request.forward_and_wait().await?;
-        if let Some(session) = result.string("/sessionId") {
-            self.0.directories.with(&session, |known| *known = directory);
-        }
-        request.reply(result)
-    }
-}
 
 /// A place among those that can be at work.
 struct Place(Rc<Shared>);
@@ -291,12 +268,11 @@ async fn work(shared: &Rc<Shared>, task: Task, caller: Caller) -> Result<String,
     if shared.children.knows(&parent) {
         return Err("a subagent cannot start others".into());
     }
-    let directory = shared.directories.with(&parent, |directory| directory.clone());
-    if directory.is_empty() {
+    let Some(directory) = shared.directories.of(&parent) else {
         return Err(
             "the directory of this session is not known any more; subagents work again in a new session".into(),
         );
-    }
+    };
     let place = Place::take(shared)?;
     let child = shared.children.expect(&parent, caller, shared.config.max_bytes);
     let seconds = shared.config.max_seconds;

@@ -50,11 +50,8 @@ impl Proxy for ToolFilter {
             methods: config.methods,
             servers: RefCell::default(),
         };
-        let interests = ["session/new", "session/load", "session/resume", "session/fork"]
-            .into_iter()
-            .fold(Interests::new(), |interests, method| {
-                interests.intercept(Client, method)
-            })
+        let interests = Interests::new()
+            .set_ups()
             .intercept(Agent, "mcp/*")
             .intercept(Agent, "_mcp/*");
         Ok((filter, interests))

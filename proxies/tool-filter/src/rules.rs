@@ -1,6 +1,7 @@
 //! The rules: what is to be done about a server, or about a tool of one. Owns the configuration of them. To allow, a rule has to know; to
 //! hide or deny, it need only suspect.
 
+use consort_proxy::glob::{self, Case, Glob};
 use serde::Deserialize;
 
 use crate::strict::folded;
@@ -211,59 +212,32 @@ impl Names {
 
 /// A pattern for names: `*` is any number of characters, `?` is one.
 struct Pattern {
-    exact: Vec<char>,
-    folded: Vec<char>,
+    text: String,
+    exact: Glob,
+    folded: Glob,
 }
 
 impl Pattern {
     fn new(text: &str) -> Self {
         Self {
-            exact: text.chars().collect(),
-            folded: folded(text).chars().collect(),
+            text: text.to_owned(),
+            exact: Glob::new(text),
+            folded: Glob::new(&folded(text)),
         }
     }
 
     /// Whether it means this very name. An odd one has to be written out.
     fn knows(&self, name: &str, odd: bool) -> bool {
         match odd {
-            true => self.exact.iter().copied().eq(name.chars()) && !self.exact.iter().any(|one| "*?".contains(*one)),
-            false => matches(&self.exact, name),
+            true => self.text == name && !glob::is_wild(name),
+            false => self.exact.matches(name, Case::Exact),
         }
     }
 
     /// Whether it may mean this name, to somebody who does not regard case.
     fn suspects(&self, name: &str) -> bool {
-        matches(&self.folded, &folded(name))
+        self.folded.matches(&folded(name), Case::Exact)
     }
-}
-
-/// Whether a pattern matches all of a name, in time of pattern times name.
-fn matches(pattern: &[char], name: &str) -> bool {
-    let name: Vec<char> = name.chars().collect();
-    let (mut at, mut begun) = (0, 0);
-    // Where the last `*` stands, and how far the name was then: all that has to be gone back to.
-    let mut star: Option<(usize, usize)> = None;
-    while begun < name.len() {
-        match pattern.get(at) {
-            Some('*') => {
-                star = Some((at, begun));
-                at += 1;
-            }
-            Some(wanted) if *wanted == '?' || *wanted == name[begun] => {
-                at += 1;
-                begun += 1;
-            }
-            _ => match star {
-                Some((place, taken)) => {
-                    star = Some((place, taken + 1));
-                    at = place + 1;
-                    begun = taken + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[at..].iter().all(|rest| *rest == '*')
 }
 
 /// Whether a name can be taken for no other: visible ASCII. Names of servers may have spaces inside.
@@ -388,8 +362,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_pattern_means_what_it_says(pattern in "[ab*?]{0,8}", text in "[ab]{0,10}") {
-            let (pattern, letters): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-            prop_assert_eq!(matches(&pattern, &text), meaning(&pattern, &letters));
+            let letters = |text: &str| text.chars().collect::<Vec<_>>();
+            let known = Pattern::new(&pattern).knows(&text, false);
+            prop_assert_eq!(known, meaning(&letters(&pattern), &letters(&text)));
         }
     }
 }

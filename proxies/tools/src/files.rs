@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 use std::time::Duration;
 
+use consort_proxy::glob::{Case, Glob};
 use consort_proxy::host::{self, Entry, EntryKind, File, List};
 use consort_proxy::mcp::{Caller, Failure, Server};
 use consort_proxy::schemars::{self, JsonSchema};
 use consort_proxy::{RpcError, debug};
 use serde::Deserialize;
 
-use crate::lines::{Glob, Wanted};
+use crate::lines::{self, Wanted};
 use crate::{Config, reads_only, session};
 
 /// Files that are read at the same time.
@@ -123,7 +124,7 @@ impl Told {
 async fn find(config: &Config, search: Search, caller: &Caller) -> Result<String, Failure> {
     let session = session(caller)?;
     let wanted = Wanted::new(&search.query, search.regex, search.ignore_case)?;
-    let glob = search.files.as_deref().map(Glob::new).transpose()?;
+    let glob = search.files.as_deref().map(lines::names).transpose()?;
     let folder = search.path.unwrap_or_default();
     let (files, mut all_seen) = searchable(config, session, &folder, glob.as_ref()).await?;
     let mut told = Told::new(search.max);
@@ -223,7 +224,7 @@ async fn searchable(
             let name = entry.path.rsplit('/').next().unwrap_or_default();
             entry.kind == EntryKind::File
                 && entry.size.is_none_or(|size| size <= config.max_file_bytes)
-                && glob.is_none_or(|glob| glob.matches(name))
+                && glob.is_none_or(|glob| glob.matches(name, Case::Exact))
         };
         for entry in listing.entries {
             if is_wanted(&entry) {

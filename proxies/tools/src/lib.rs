@@ -20,9 +20,8 @@ mod notes;
 
 use std::rc::Rc;
 
-use consort_proxy::Peer::Client;
 use consort_proxy::mcp::{Caller, Failure, Server};
-use consort_proxy::{Interests, Json, Outcome, Proxy, Request, Sessions};
+use consort_proxy::{Directories, Interests, Json, Outcome, Proxy, Request};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -96,44 +95,26 @@ impl Config {
 /// The proxy.
 pub struct Tools {
     /// The directory of each session.
-    directories: Rc<Sessions<String>>,
+    directories: Rc<Directories>,
 }
 
 impl Proxy for Tools {
     fn start(config: Json) -> Result<(Self, Interests), String> {
         let config: Config = config.decode()?;
         config.check()?;
-        let directories = Rc::new(Sessions::new());
+        let directories = Rc::new(Directories::new());
         let notes = config.notes;
         let server = files::offer(server(), config);
         let server = match notes {
             true => notes::offer(server, &directories),
             false => server,
         };
-        let interests = ["session/new", "session/load", "session/resume", "session/fork"]
-            .into_iter()
-            .fold(Interests::new(), |interests, method| {
-                interests.intercept(Client, method)
-            });
+        let interests = Interests::new().set_ups();
         Ok((Self { directories }, interests.session_ends().serve(server)))
     }
 
-    /// The set-up of a session: tells its directory.
-    async fn request(&self, mut request: Request) -> Outcome {
-        let Some(directory) = request.params().string("/cwd") else {
-            return request.forward();
-        };
-        if matches!(request.method(), "session/load" | "session/resume") {
-            if let Some(session) = request.session_id() {
-                self.directories.with(&session, |known| *known = directory);
-            }
-            return request.forward();
-        }
-        let result = request.forward_and_wait().await?;
-        if let Some(session) = result.string("/sessionId") {
-            self.directories.with(&session, |known| *known = directory);
-        }
-        request.reply(result)
+    async fn request(&self, request: Request) -> Outcome {
+        self.directories.set_up(request).await
     }
 }
 

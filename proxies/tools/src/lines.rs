@@ -1,5 +1,6 @@
 //! What a line is searched for. Owns the patterns and their bounds: a pattern of the agent's must not keep the proxy busy.
 
+use consort_proxy::glob::Glob;
 use regex_lite::{Regex, RegexBuilder};
 
 /// Bytes of a pattern.
@@ -56,49 +57,21 @@ impl Wanted {
     }
 }
 
-/// A pattern for names of files: `*` is any number of characters, `?` is one.
-pub(crate) struct Glob(Vec<char>);
-
-impl Glob {
-    pub(crate) fn new(pattern: &str) -> Result<Self, String> {
-        if pattern.is_empty() || pattern.len() > MAX_PATTERN || pattern.contains('/') {
-            return Err("`files` has to be a pattern for names, such as `*.rs`; use `path` for a folder".into());
-        }
-        Ok(Self(pattern.chars().collect()))
-    }
-
-    /// Whether it matches all of a name.
-    pub(crate) fn matches(&self, name: &str) -> bool {
-        let (pattern, name) = (&self.0, name.chars().collect::<Vec<_>>());
-        let (mut at, mut begun) = (0, 0);
-        // Where the last `*` stands, and how far the name was then: all that has to be gone back to.
-        let mut star = None;
-        while begun < name.len() {
-            match pattern.get(at) {
-                Some('*') => {
-                    star = Some((at, begun));
-                    at += 1;
-                }
-                Some(wanted) if *wanted == '?' || *wanted == name[begun] => {
-                    at += 1;
-                    begun += 1;
-                }
-                _ => match star {
-                    Some((place, taken)) => {
-                        star = Some((place, taken + 1));
-                        at = place + 1;
-                        begun = taken + 1;
-                    }
-                    None => return false,
-                },
-            }
-        }
-        pattern[at..].iter().all(|rest| *rest == '*')
+/// A pattern for names of files.
+///
+/// # Errors
+/// What is wrong with it, for the agent's model.
+pub(crate) fn names(pattern: &str) -> Result<Glob, String> {
+    match pattern.is_empty() || pattern.len() > MAX_PATTERN || pattern.contains('/') {
+        true => Err("`files` has to be a pattern for names, such as `*.rs`; use `path` for a folder".into()),
+        false => Ok(Glob::new(pattern)),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use consort_proxy::glob::Case;
+
     use super::*;
 
     fn found(query: &str, regex: bool, ignore_case: bool, text: &str) -> Vec<usize> {
@@ -146,9 +119,21 @@ mod tests {
             ("**", "", true),
             ("?", "ü", true),
         ] {
-            assert_eq!(Glob::new(pattern).unwrap().matches(name), matches, "{pattern} {name}");
+            let matched = names(pattern).unwrap().matches(name, Case::Exact);
+            assert_eq!(matched, matches, "{pattern} {name}");
         }
-        assert!(Glob::new("src/*.rs").is_err());
-        assert!(!Glob::new(&"*a".repeat(400)).unwrap().matches(&"a".repeat(399)));
+        assert!(!names(&"*a".repeat(400)).unwrap().matches(&"a".repeat(399), Case::Exact));
+    }
+
+    #[test]
+    fn patterns_for_names_have_no_folders_and_an_end() {
+        for (pattern, good) in [
+            ("*.rs", true),
+            ("src/*.rs", false),
+            ("", false),
+            (&*"x".repeat(1_001), false),
+        ] {
+            assert_eq!(names(pattern).is_ok(), good, "{pattern}");
+        }
     }
 }

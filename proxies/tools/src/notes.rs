@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use consort_proxy::mcp::{Caller, Failure, Server};
 use consort_proxy::schemars::{self, JsonSchema};
-use consort_proxy::{Json, RpcError, Sessions, host};
+use consort_proxy::{Directories, Json, RpcError, host};
 use serde::{Deserialize, Serialize};
 
 use crate::{reads_only, session};
@@ -45,7 +45,7 @@ struct Note {
 }
 
 /// Adds the tools.
-pub(crate) fn offer(server: Server, directories: &Rc<Sessions<String>>) -> Server {
+pub(crate) fn offer(server: Server, directories: &Rc<Directories>) -> Server {
     let [one, two, three] = [(); 3].map(|()| directories.clone());
     server
         .tool(
@@ -66,12 +66,10 @@ pub(crate) fn offer(server: Server, directories: &Rc<Sessions<String>>) -> Serve
         )
 }
 
-fn directory(directories: &Sessions<String>, caller: &Caller) -> Result<String, Failure> {
-    let directory = directories.with(session(caller)?, |directory| directory.clone());
-    match directory.is_empty() {
-        true => Err("the directory of this session is not known any more; notes work again in a new session".into()),
-        false => Ok(directory),
-    }
+fn directory(directories: &Directories, caller: &Caller) -> Result<String, Failure> {
+    directories
+        .of(session(caller)?)
+        .ok_or_else(|| "the directory of this session is not known any more; notes work again in a new session".into())
 }
 
 /// What the keys of a directory's notes begin with. A key is short, and a directory need not be.

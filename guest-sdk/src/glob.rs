@@ -1,9 +1,18 @@
 //! Patterns with wildcards, for lists of anything: characters, or the segments of a path. Owns the matching, in time of pattern times
-//! text whatever both are, since an agent may send what is meant to keep a matcher busy. Knows nothing of rules.
+//! text whatever both are, since an agent may send what is meant to keep a matcher busy.
+//!
+//! ```
+//! use consort_proxy::glob::{Case, Glob};
+//!
+//! let sources = Glob::new("*.rs");
+//! assert!(sources.matches("lib.rs", Case::Exact));
+//! assert!(sources.matches("LIB.RS", Case::Ignored));
+//! assert!(!sources.matches("lib.rs.bak", Case::Exact));
+//! ```
 
 /// A part of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Token<T> {
+pub enum Token<T> {
     /// Any number of items, also none.
     Many,
     /// One item that matches this.
@@ -12,7 +21,7 @@ pub(crate) enum Token<T> {
 
 /// Whether a pattern matches items to their end. A match may begin before the item and in the place of the pattern that `enter`
 /// says yes to.
-pub(crate) fn matches<T, I>(
+pub fn matches<T, I>(
     pattern: &[Token<T>],
     items: impl IntoIterator<Item = I>,
     enter: impl Fn(usize, usize) -> bool,
@@ -47,23 +56,26 @@ pub(crate) fn matches<T, I>(
 }
 
 /// For `enter`: the whole pattern has to match all items.
-pub(crate) fn whole(before: usize, place: usize) -> bool {
+pub fn whole(before: usize, place: usize) -> bool {
     before == 0 && place == 0
 }
 
 /// Whether letters of either case are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Case {
+pub enum Case {
+    /// They are not.
     Exact,
+    /// They are.
     Ignored,
 }
 
 /// A pattern for text: `*` is any number of characters, `?` is one, everything else is itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Glob(Vec<Token<Option<char>>>);
+pub struct Glob(Vec<Token<Option<char>>>);
 
 impl Glob {
-    pub(crate) fn new(pattern: &str) -> Self {
+    /// Every text is one.
+    pub fn new(pattern: &str) -> Self {
         let mut tokens: Vec<_> = pattern
             .chars()
             .map(|character| match character {
@@ -77,12 +89,12 @@ impl Glob {
     }
 
     /// Whether it matches all of a text.
-    pub(crate) fn matches(&self, text: &str, case: Case) -> bool {
+    pub fn matches(&self, text: &str, case: Case) -> bool {
         self.matches_from(text, case, |before| before == 0)
     }
 
-    /// Whether it matches a text from one of the characters to the end.
-    pub(crate) fn matches_from(&self, text: &str, case: Case, begins: impl Fn(usize) -> bool) -> bool {
+    /// Whether it matches a text from one of the characters to the end: one that has as many in front of it as `begins` says yes to.
+    pub fn matches_from(&self, text: &str, case: Case, begins: impl Fn(usize) -> bool) -> bool {
         matches(
             &self.0,
             text.chars(),
@@ -93,7 +105,7 @@ impl Glob {
 }
 
 /// Whether there is a wildcard in a pattern.
-pub(crate) fn is_wild(pattern: &str) -> bool {
+pub fn is_wild(pattern: &str) -> bool {
     pattern.contains(['*', '?'])
 }
 
